@@ -1,0 +1,46 @@
+// A block of memory at a 64-byte aligned address. Large blocks ask for huge pages.
+// Owns: the memory. Threads: as its contents. Contents start as zero bytes.
+// Errors: TryAllocate answers kResourceExhausted where the constructor would stop the process.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "base/status.h"
+
+namespace surety {
+
+class AlignedBuffer {
+ public:
+  AlignedBuffer() = default;
+  explicit AlignedBuffer(size_t size_bytes);
+  ~AlignedBuffer();
+  AlignedBuffer(AlignedBuffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_bytes_(std::exchange(other.size_bytes_, 0)),
+        mapped_bytes_(std::exchange(other.mapped_bytes_, 0)) {}
+  AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_bytes_, other.size_bytes_);
+    std::swap(mapped_bytes_, other.mapped_bytes_);
+    return *this;
+  }
+
+  static Result<AlignedBuffer> TryAllocate(size_t size_bytes);
+
+  std::byte* data() { return data_; }
+  const std::byte* data() const { return data_; }
+  size_t size_bytes() const { return size_bytes_; }
+  template <typename T>
+  T* as() { return reinterpret_cast<T*>(data_); }
+  template <typename T>
+  const T* as() const { return reinterpret_cast<const T*>(data_); }
+
+ private:
+  bool Allocate(size_t size_bytes);
+
+  std::byte* data_ = nullptr;
+  size_t size_bytes_ = 0;
+  size_t mapped_bytes_ = 0;  // > 0: an anonymous mapping, 0: the heap
+};
+
+}  // namespace surety

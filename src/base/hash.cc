@@ -1,0 +1,48 @@
+#include "base/hash.h"
+
+#include <openssl/evp.h>
+
+#include "base/check.h"
+
+namespace surety {
+
+struct Sha256::State {
+  EVP_MD_CTX* context = EVP_MD_CTX_new();
+  ~State() { EVP_MD_CTX_free(context); }
+};
+
+Sha256::Sha256() : state_(std::make_unique<State>()) {
+  SURETY_CHECK(state_->context != nullptr);
+  SURETY_CHECK(EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) == 1);
+}
+Sha256::~Sha256() = default;
+
+void Sha256::Update(std::span<const std::byte> bytes) {
+  SURETY_CHECK(EVP_DigestUpdate(state_->context, bytes.data(), bytes.size()) == 1);
+}
+
+Sha256Digest Sha256::Finish() {
+  Sha256Digest digest;
+  unsigned int size_bytes = 0;
+  SURETY_CHECK(EVP_DigestFinal_ex(state_->context, digest.data(), &size_bytes) == 1 && size_bytes == 32);
+  return digest;
+}
+
+Sha256Digest Sha256Of(std::span<const std::byte> bytes) {
+  Sha256 hasher;
+  hasher.Update(bytes);
+  return hasher.Finish();
+}
+
+std::string HexOf(std::span<const uint8_t> bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  hex.reserve(bytes.size() * 2);
+  for (uint8_t b : bytes) {
+    hex.push_back(kDigits[b >> 4]);
+    hex.push_back(kDigits[b & 15]);
+  }
+  return hex;
+}
+
+}  // namespace surety

@@ -1,0 +1,72 @@
+// Text to token ids and back.
+//
+// Threads: a Tokenizer is immutable; any thread may use it. IncrementalDecoder belongs to one stream.
+// Errors: Make returns kInvalidArgument naming what in the specification does not fit. Encode never fails on text:
+// invalid UTF-8 is handled byte by byte where the vocabulary can, else as U+FFFD.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "model/tokenizer/tokenizer_spec.h"
+
+namespace surety::model {
+
+// A piece of prompt. Trusted text comes from the template or the operator: control-token text in it becomes control
+// tokens. Untrusted text comes from users, tools and documents: it stays text.
+struct TextSegment {
+  std::string text;
+  bool trusted = true;
+};
+
+struct EncodeOptions {
+  bool add_special = false;  // BOS/EOS or CLS/SEP as the tokenizer itself would
+};
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  static Result<std::unique_ptr<Tokenizer>> Make(TokenizerSpec spec);
+
+  // Specials are recognised in trusted segments only. Joined segments without specials between them tokenise as their
+  // concatenation would, except at a border between trusted and untrusted text, which no token crosses.
+  virtual std::vector<TokenId> Encode(std::span<const TextSegment> segments, const EncodeOptions& options) const = 0;
+  std::vector<TokenId> Encode(std::string_view text, bool trusted = true, const EncodeOptions& options = {}) const;
+
+  // The bytes that a token stands for, before any joining rule (byte-level and byte tokens decoded, U+2581 as space).
+  // Empty for control tokens. id must be in range.
+  virtual std::string_view TokenBytes(TokenId id) const = 0;
+  // The text of any token as it would be shown in a list, control tokens included.
+  virtual std::string_view TokenText(TokenId id) const = 0;
+  virtual bool IsControl(TokenId id) const = 0;
+
+  // Whole decode: all bytes joined, the kind's joining rules applied (leading space, WordPiece's "##"), invalid UTF-8
+  // replaced by U+FFFD.
+  virtual std::string Decode(std::span<const TokenId> ids, bool show_control = false) const = 0;
+
+  virtual const TokenizerSpec& spec() const = 0;
+  int vocab_size() const { return static_cast<int>(spec().tokens.size()); }
+  // Ends an answer: EOS and the end-of-turn ids.
+  virtual bool IsEndOfText(TokenId id) const = 0;
+};
+
+// Turns a stream of ids into text that is valid UTF-8 at every moment: holds back at most 3 bytes of an unfinished
+// character; Finish() gives U+FFFD for what was left. The pieces joined equal Decode of the ids.
+class IncrementalDecoder {
+ public:
+  explicit IncrementalDecoder(const Tokenizer& tokenizer, bool show_control = false);
+  std::string Push(TokenId id);
+  std::string Finish();
+
+ private:
+  const Tokenizer& tokenizer_;
+  bool show_control_;
+  bool first_ = true;
+  std::string held_;
+};
+
+}  // namespace surety::model

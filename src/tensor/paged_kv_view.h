@@ -1,0 +1,25 @@
+// The KV memory as kernels see it: a base address and the layout. Page tables come with the batch (batch_view.h), so
+// kernels never meet the module that owns the pages.
+// Owns: nothing; valid while the page pool lives.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/kv_layout.h"
+
+namespace surety {
+
+struct PagedKvView {
+  KvLayout layout;
+  std::byte* base = nullptr;
+  int64_t layer_stride_bytes = 0;  // n_pages * layout.LayerPageBytes(), rounded up
+  int n_pages = 0;
+
+  // Start of one head's keys in one page of one layer.
+  std::byte* Head(int layer, int32_t page, int kv_head) const {
+    return base + layer * layer_stride_bytes + page * layout.LayerPageBytes() + kv_head * layout.HeadPageBytes();
+  }
+};
+
+}  // namespace surety
