@@ -32,8 +32,9 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
   static Result<std::unique_ptr<Tokenizer>> Make(TokenizerSpec spec);
 
-  // Specials are recognised in trusted segments only. Joined segments without specials between them tokenise as their
-  // concatenation would, except at a border between trusted and untrusted text, which no token crosses.
+  // The ids of the segments' concatenation, except that a special token is recognised only where all of its text lies
+  // in trusted segments. Ordinary tokens may span a border, so that ids equal those of the plain rendered string
+  // whenever no untrusted text contains a special token's text.
   virtual std::vector<TokenId> Encode(std::span<const TextSegment> segments, const EncodeOptions& options) const = 0;
   std::vector<TokenId> Encode(std::string_view text, bool trusted = true, const EncodeOptions& options = {}) const;
 
