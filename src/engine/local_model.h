@@ -1,0 +1,52 @@
+// Everything that belongs to one model in this process: source, tokenizer, template, workers, operations, weights.
+//
+// Threads: Open on any; afterwards tokenizer and template from any, model and ops from the engine thread.
+// Errors: as the parts state them, with the model's path in front.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/executor.h"
+#include "kernels/ops.h"
+#include "model/arch/model.h"
+#include "model/chat/template.h"
+#include "model/model_source.h"
+#include "model/tokenizer/tokenizer.h"
+
+namespace surety::engine {
+
+struct LocalModelOptions {
+  std::string path;
+  int n_threads = 0;      // 0: all usable processors
+  bool with_tokenizer = true;
+};
+
+class LocalModel {
+ public:
+  static Result<std::unique_ptr<LocalModel>> Open(FileSystem& files, const LocalModelOptions& options,
+                                                  model::LoadProgressFn progress);
+
+  const model::ModelSource& source() const { return *source_; }
+  const model::ModelConfig& config() const { return source_->config(); }
+  const model::Tokenizer& tokenizer() const { return *tokenizer_; }
+  const model::ChatTemplate* chat_template() const { return chat_template_.get(); }  // null if it has none
+  const Status& chat_template_status() const { return chat_template_status_; }       // why it could not be parsed
+  model::Model& model() { return *model_; }
+  kernels::Ops& ops() { return *ops_; }
+  Executor& executor() { return *executor_; }
+  const std::string& warning() const { return warning_; }  // e.g. an instruction set that failed its self-check
+
+ private:
+  LocalModel() = default;
+  std::unique_ptr<model::ModelSource> source_;
+  std::unique_ptr<model::Tokenizer> tokenizer_;
+  std::unique_ptr<model::ChatTemplate> chat_template_;
+  Status chat_template_status_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<kernels::Ops> ops_;
+  std::unique_ptr<model::Model> model_;
+  std::string warning_;
+};
+
+}  // namespace surety::engine

@@ -1,0 +1,47 @@
+// A loaded model: packed weights and the computation of one step.
+//
+// Threads: one caller at a time. Owns: the packed weights; borrows the ModelSource (embedding rows are read from its
+// map) and the Ops, which must outlive it.
+// Errors: Load returns kNotFound or kInvalidArgument with the tensor's name, kResourceExhausted when memory does not
+// suffice (checked before loading), kCancelled when `progress` says stop.
+// Invariants: (1) Forward allocates nothing. (2) A row's logits do not depend on the other rows of the batch.
+#pragma once
+
+#include <memory>
+
+#include "base/function_ref.h"
+#include "base/status.h"
+#include "kernels/ops.h"
+#include "model/model_source.h"
+
+namespace surety::model {
+
+struct LoadProgress {
+  int64_t done_bytes = 0;
+  int64_t total_bytes = 0;
+};
+// Return false to stop loading.
+using LoadProgressFn = FunctionRef<bool(const LoadProgress&)>;
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  static Result<std::unique_ptr<Model>> Load(const ModelSource& source, kernels::Ops& ops, LoadProgressFn progress);
+
+  virtual const ModelConfig& config() const = 0;
+  virtual int64_t weight_bytes() const = 0;      // packed
+  virtual int64_t workspace_bytes() const = 0;   // after Reserve
+  // Bytes of packed weights that one decoded token reads, the output matrix included (experts: those used).
+  virtual int64_t bytes_per_decoded_token() const = 0;
+  // Multiply-adds of the weight matrices for one row, without and with the output matrix.
+  virtual int64_t macs_per_row() const = 0;
+  virtual int64_t macs_per_logit_row() const = 0;
+
+  // Makes the memory for steps of up to max_rows rows, and page tables of up to max_context positions.
+  virtual Status Reserve(int max_rows, int max_context) = 0;
+
+  // Decoders: logits [logit_rows, V] of the chosen rows. Encoders: the final hidden state [T, D] of all rows.
+  virtual void Forward(const BatchView& batch, const PagedKvView& kv, MatrixF out) = 0;
+};
+
+}  // namespace surety::model
