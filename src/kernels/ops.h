@@ -132,6 +132,15 @@ class Ops {
   // which the first in_dim are used; out.cols / H per head, of which the first out_dim are written.
   virtual void HeadMatMul(const float* w, int64_t head_stride, int n_heads, int in_dim, int out_dim, bool transposed,
                           ConstMatrixF x, MatrixF out) = 0;
+
+  // --- moving rows about; the defaults suit host memory --------------------------------------------------------------
+  // out[i] = x[rows[i]].
+  virtual void GatherRows(ConstMatrixF x, std::span<const int32_t> rows, MatrixF out);
+  // out[rows[i]] += weights[i] * x[i].
+  virtual void ScatterAddRows(ConstMatrixF x, std::span<const int32_t> rows, std::span<const float> weights,
+                              MatrixF out);
+  // For each head: `width` columns from x_offset of x's head to out_offset of out's head.
+  virtual void CopyHeads(ConstMatrixF x, int n_heads, int x_offset, int width, MatrixF out, int out_offset);
 };
 
 }  // namespace surety::kernels
