@@ -100,6 +100,7 @@ class Ops {
   virtual void RmsNorm(ConstMatrixF x, const float* weight, int64_t weight_size, float eps, MatrixF out) = 0;
   // residual += delta; out = RmsNorm(residual). out may not alias.
   virtual void AddRmsNorm(MatrixF residual, ConstMatrixF delta, const float* weight, float eps, MatrixF out) = 0;
+  // x and out may be the same.
   virtual void LayerNorm(ConstMatrixF x, const float* weight, const float* bias, float eps, MatrixF out) = 0;
   virtual void Add(MatrixF x, ConstMatrixF delta) = 0;  // x += delta
   virtual void Scale(MatrixF x, float factor) = 0;

@@ -40,6 +40,11 @@ class Model {
   // Makes the memory for steps of up to max_rows rows, and page tables of up to max_context positions.
   virtual Status Reserve(int max_rows, int max_context) = 0;
 
+  // Latent attention: compute keys and values from the latents tile by tile (true) or take the query through W_UK
+  // (false, the default). Both are exact; they round differently, so a KV cache should be read in one form only.
+  // False if the model has no latent attention.
+  virtual bool SetMaterialisedMla(bool /*on*/) { return false; }
+
   // Decoders: logits [logit_rows, V] of the chosen rows. Encoders: the final hidden state [T, D] of all rows.
   virtual void Forward(const BatchView& batch, const PagedKvView& kv, MatrixF out) = 0;
 };
