@@ -4,10 +4,13 @@
 // Errors: kInternal when the device fails; the engine ends the step's requests with it.
 #pragma once
 
+#include <memory>
 #include <span>
 
 #include "base/status.h"
 #include "engine/step_plan.h"
+#include "model/arch/model.h"
+#include "tensor/paged_kv_view.h"
 
 namespace surety::engine {
 
@@ -15,8 +18,13 @@ class StepExecutor {
  public:
   virtual ~StepExecutor() = default;
   virtual Status Run(const StepPlan& plan) = 0;
-  // Logits of the i-th sequence of the last plan that wanted them, V floats.
+  // Logits of the i-th sequence of the last plan that wanted them, V floats; the caller may change them.
   virtual std::span<float> LogitsOf(int i) = 0;
 };
+
+// Runs plans on a model whose memory has been reserved for max_rows. Borrows the model and the KV memory.
+// kResourceExhausted when the logits' memory cannot be had.
+Result<std::unique_ptr<StepExecutor>> MakeModelExecutor(model::Model& model, const PagedKvView& kv, int max_sequences,
+                                                        int max_rows);
 
 }  // namespace surety::engine

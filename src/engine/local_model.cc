@@ -1,0 +1,36 @@
+#include "engine/local_model.h"
+
+#include "base/thread_pool.h"
+#include "kernels/cpu/cpu_ops.h"
+
+namespace surety::engine {
+
+Result<std::unique_ptr<LocalModel>> LocalModel::Open(FileSystem& files, const LocalModelOptions& options,
+                                                     model::LoadProgressFn progress) {
+  auto local = std::unique_ptr<LocalModel>(new LocalModel());
+  SURETY_ASSIGN_OR_RETURN(local->source_, model::OpenModelSource(files, options.path));
+  if (options.with_tokenizer) {
+    SURETY_ASSIGN_OR_RETURN(auto spec, local->source_->LoadTokenizer());
+    SURETY_ASSIGN_OR_RETURN(local->tokenizer_, model::Tokenizer::Make(std::move(spec)));
+    if (local->tokenizer_->vocab_size() > local->config().vocab_size) {
+      return Error(InvalidArgumentError("'" + options.path + "': the tokenizer has " +
+                                        std::to_string(local->tokenizer_->vocab_size()) +
+                                        " tokens, but the embedding has only " +
+                                        std::to_string(local->config().vocab_size) + " rows"));
+    }
+    if (!local->source_->chat_template().empty()) {
+      auto chat_template = model::ChatTemplate::Parse(local->source_->chat_template());
+      if (chat_template) {
+        local->chat_template_ = *std::move(chat_template);
+      } else {
+        local->chat_template_status_ = chat_template.error();
+      }
+    }
+  }
+  local->executor_ = MakeThreadPool({.n_workers = options.n_threads});
+  local->ops_ = kernels::MakeCpuOps(*local->executor_, &local->warning_);
+  SURETY_ASSIGN_OR_RETURN(local->model_, model::Model::Load(*local->source_, *local->ops_, progress));
+  return local;
+}
+
+}  // namespace surety::engine

@@ -1,0 +1,58 @@
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/check.h"
+#include "engine/executor.h"
+
+namespace surety::engine {
+namespace {
+
+class ModelExecutor final : public StepExecutor {
+ public:
+  ModelExecutor(model::Model& model, const PagedKvView& kv, AlignedBuffer logits, int max_sequences, int max_rows)
+      : model_(model), kv_(kv), logits_(std::move(logits)) {
+    positions_.reserve(static_cast<size_t>(max_rows));
+    sequences_.reserve(static_cast<size_t>(max_sequences));
+    logit_rows_.reserve(static_cast<size_t>(max_sequences));
+  }
+
+  Status Run(const StepPlan& plan) override {
+    positions_.clear();
+    sequences_.clear();
+    logit_rows_.clear();
+    for (const SequenceStep& step : plan.sequences) {
+      for (int i = 0; i < step.n_rows; ++i) positions_.push_back(step.first_position + i);
+      sequences_.push_back({step.first_row, step.n_rows, step.first_position, step.page_table});
+      if (step.wants_logits) logit_rows_.push_back(step.first_row + step.n_rows - 1);
+    }
+    const BatchView batch = {plan.token_ids, positions_, sequences_, logit_rows_};
+    const int64_t vocab = model_.config().vocab_size;
+    model_.Forward(batch, kv_, MatrixF(logits_.as<float>(), static_cast<int64_t>(logit_rows_.size()), vocab));
+    return OkStatus();
+  }
+
+  std::span<float> LogitsOf(int i) override {
+    SURETY_CHECK(static_cast<size_t>(i) < logit_rows_.size());
+    const auto vocab = static_cast<size_t>(model_.config().vocab_size);
+    return {logits_.as<float>() + static_cast<size_t>(i) * vocab, vocab};
+  }
+
+ private:
+  model::Model& model_;
+  PagedKvView kv_;
+  AlignedBuffer logits_;
+  std::vector<int32_t> positions_, logit_rows_;
+  std::vector<SequenceRows> sequences_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<StepExecutor>> MakeModelExecutor(model::Model& model, const PagedKvView& kv, int max_sequences,
+                                                        int max_rows) {
+  const size_t bytes = static_cast<size_t>(max_sequences) * static_cast<size_t>(model.config().vocab_size) * 4;
+  auto logits = AlignedBuffer::TryAllocate(bytes);
+  if (!logits) return Error(logits.error().WithContext("logits of " + std::to_string(max_sequences) + " sequences"));
+  return std::make_unique<ModelExecutor>(model, kv, *std::move(logits), max_sequences, max_rows);
+}
+
+}  // namespace surety::engine
