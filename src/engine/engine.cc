@@ -123,9 +123,14 @@ class EngineImpl final : public Engine {
     sequence.n_computed = sequence.n_cached = static_cast<int>(same);
   }
 
-  // Nothing could be planned although something waits: kept conversations hold the pages it needs. The oldest goes.
+  // Nothing could be planned although something waits: kept conversations hold the pages it needs, so the oldest goes;
+  // at last those that waiting requests have taken over.
   void EvictKeptIfStuck() {
-    if (scheduler_.idle() || kept_.empty()) return;
+    if (scheduler_.idle()) return;
+    if (kept_.empty()) {
+      scheduler_.ReleaseWaitingPages();
+      return;
+    }
     auto oldest = kept_.begin();
     for (auto it = kept_.begin(); it != kept_.end(); ++it) {
       if (it->first < oldest->first) oldest = it;
@@ -178,6 +183,10 @@ class EngineImpl final : public Engine {
     event.finish = reason;
     event.text += sequence.stops.Push(sequence.decoder.Finish());
     event.text += sequence.stops.Flush();
+    if (sequence.stops.stopped() && reason == api::FinishReason::kLength) {
+      event.finish = api::FinishReason::kStop;
+      event.stop_text = sequence.stops.stop_text();
+    }
     event.usage = {sequence.n_prompt, sequence.n_cached, sequence.n_output()};
     events.push_back(std::move(event));
     scheduler_.Remove(&sequence);

@@ -20,6 +20,13 @@ void Scheduler::Admit() {
   }
 }
 
+void Scheduler::ReleaseWaitingPages() {
+  for (Sequence* sequence : waiting_) {
+    sequence->pages.Truncate(0);
+    sequence->n_computed = sequence->n_cached = 0;
+  }
+}
+
 void Scheduler::Append(Sequence& sequence, int n_rows, StepPlan& plan) {
   SequenceStep step;
   step.request = sequence.id;

@@ -14,12 +14,16 @@ class StopMatcher {
   explicit StopMatcher(std::vector<std::string> stops);  // empty strings are ignored
   // Text that is safe to release. After a stop was found: nothing.
   std::string Push(std::string_view text);
-  // What was held back, at the end of the stream.
+  // What was held back, at the end of the stream, up to a stop string in it.
   std::string Flush();
   bool stopped() const { return stopped_; }
   const std::string& stop_text() const { return stop_text_; }
 
  private:
+  size_t FindStop();
+  size_t FindUnfinished() const;
+  std::string Take(size_t n);
+
   std::vector<std::string> stops_;
   std::string held_;
   std::string stop_text_;

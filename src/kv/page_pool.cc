@@ -40,13 +40,13 @@ Result<std::unique_ptr<PagePool>> PagePool::Make(const KvLayout& layout, int n_p
   }
   auto pool = std::unique_ptr<PagePool>(new PagePool());
   pool->view_.layout = layout;
-  pool->view_.n_pages = n_pages;
   // A layer starts on a 4 KiB border plus one cache line, so that the same head of neighbouring layers does not compete
   // for the same cache sets.
   pool->view_.layer_stride_bytes = (n_pages * layout.LayerPageBytes() + 4095) / 4096 * 4096 + 64;
   auto memory = AlignedBuffer::TryAllocate(static_cast<size_t>(layout.n_layers * pool->view_.layer_stride_bytes));
   if (!memory) return Error(memory.error().WithContext("KV cache of " + std::to_string(n_pages) + " pages"));
   pool->memory_ = *std::move(memory);
+  pool->view_.n_pages = n_pages;
   pool->view_.base = pool->memory_.data();
   pool->ref_counts_.assign(static_cast<size_t>(n_pages), 0);
   pool->free_.resize(static_cast<size_t>(n_pages));

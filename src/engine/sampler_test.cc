@@ -1,0 +1,196 @@
+#include "engine/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+
+namespace surety::engine {
+namespace {
+
+std::vector<float> RandomLogits(int n, uint64_t seed, double spread) {
+  std::vector<float> logits(static_cast<size_t>(n));
+  for (int i = 0; i < n; ++i) {
+    const double u = RandomUniform({seed, static_cast<uint64_t>(i), RandomPurpose::kTest});
+    logits[static_cast<size_t>(i)] = static_cast<float>((u - 0.5) * spread);
+  }
+  return logits;
+}
+
+// The law in the order of the definitions, on the whole vocabulary, without any shortcut.
+std::map<int32_t, double> NaiveLaw(const std::vector<float>& logits, const api::SamplingParams& p) {
+  std::vector<std::pair<double, int32_t>> order;  // (-probability, id): ascending = most probable first, lower id first
+  const double top = *std::max_element(logits.begin(), logits.end());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    order.emplace_back(-std::exp((logits[i] - top) / static_cast<double>(p.temperature)), static_cast<int32_t>(i));
+  }
+  const auto normalise = [&order] {
+    double sum = 0;
+    for (const auto& [w, id] : order) sum += w;
+    for (auto& [w, id] : order) w = -(w / sum);
+    std::sort(order.begin(), order.end());
+  };
+  std::sort(order.begin(), order.end());
+  if (p.top_k > 0 && static_cast<size_t>(p.top_k) < order.size()) order.resize(static_cast<size_t>(p.top_k));
+  normalise();
+  if (p.typical_p < 1) {
+    double entropy = 0;
+    for (const auto& [w, id] : order) {
+      if (w < 0) entropy -= -w * std::log(-w);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
+      return std::abs(-std::log(-a.first) - entropy) < std::abs(-std::log(-b.first) - entropy);
+    });
+    double mass = 0;
+    size_t n = 0;
+    while (n < order.size() && mass < p.typical_p) mass += -order[n++].first;
+    order.resize(n);
+    normalise();
+  }
+  if (p.top_p < 1) {
+    double mass = 0;
+    size_t n = 0;
+    while (n < order.size() && mass < p.top_p) mass += -order[n++].first;
+    order.resize(n);
+    normalise();
+  }
+  if (p.min_p > 0) {
+    const double floor = -order[0].first * p.min_p;
+    std::erase_if(order, [&](const auto& e) { return -e.first < floor; });
+    normalise();
+  }
+  std::map<int32_t, double> law;
+  for (const auto& [w, id] : order) law[id] = -w;
+  return law;
+}
+
+TEST(SamplerTest, DistributionFollowsTheDefinitions) {
+  Sampler sampler(200);
+  int checked = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const auto logits = RandomLogits(200, seed, 16.0);
+    for (float temperature : {0.3f, 1.0f, 1.7f}) {
+      for (int top_k : {0, 1, 7}) {
+        for (float typical : {1.0f, 0.6f}) {
+          for (float top_p : {1.0f, 0.8f}) {
+            for (float min_p : {0.0f, 0.05f}) {
+              const api::SamplingParams p = {.temperature = temperature, .top_k = top_k, .typical_p = typical,
+                                             .top_p = top_p, .min_p = min_p};
+              const auto law = NaiveLaw(logits, p);
+              const auto ours = sampler.Distribution(logits, p);
+              ASSERT_EQ(ours.size(), law.size()) << seed << " " << temperature << " " << top_k << " " << top_p;
+              for (const auto& [id, probability] : ours) {
+                ASSERT_TRUE(law.contains(id));
+                ASSERT_NEAR(probability, law.at(id), 1e-12);
+              }
+              ++checked;
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(checked, 60 * 3 * 3 * 2 * 2 * 2);
+}
+
+TEST(SamplerTest, DrawsFollowTheDistribution) {
+  // Chi-square over 200,000 draws: 9 degrees of freedom, 99.99 % quantile 33.7.
+  const auto logits = RandomLogits(10, 5, 4.0);
+  const api::SamplingParams p = {.temperature = 1.0f, .seed = 11};
+  Sampler sampler(10);
+  std::vector<double> expected(10);
+  for (const auto& [id, probability] : sampler.Distribution(logits, p)) expected[static_cast<size_t>(id)] = probability;
+  std::vector<int> seen(10);
+  constexpr int kDraws = 200'000;
+  for (int i = 0; i < kDraws; ++i) ++seen[static_cast<size_t>(sampler.Sample(logits, p, static_cast<uint64_t>(i)))];
+  double chi_square = 0;
+  for (size_t i = 0; i < 10; ++i) {
+    const double e = expected[i] * kDraws;
+    chi_square += (seen[i] - e) * (seen[i] - e) / e;
+  }
+  EXPECT_LT(chi_square, 33.7);
+}
+
+TEST(SamplerTest, GreedyTakesTheLowestIdOnTies) {
+  Sampler sampler(5);
+  const std::vector<float> logits = {1, 3, 3, -2, 3};
+  EXPECT_EQ(sampler.Sample(logits, {.temperature = 0.0f}, 0), 1);
+}
+
+TEST(SamplerTest, SameKeySameTokenOtherLaneOtherStream) {
+  Sampler sampler(1000);
+  const auto logits = RandomLogits(1000, 3, 2.0);
+  int differ = 0;
+  for (uint64_t position = 0; position < 50; ++position) {
+    const int32_t a = sampler.Sample(logits, {.seed = 9}, position);
+    EXPECT_EQ(a, sampler.Sample(logits, {.seed = 9}, position));
+    differ += a != sampler.Sample(logits, {.seed = 9, .lane = 1}, position);
+  }
+  EXPECT_GT(differ, 40);
+}
+
+TEST(SamplerTest, MaskedTokensAreNeverDrawn) {
+  Sampler sampler(3);
+  const float masked = -std::numeric_limits<float>::infinity();
+  for (uint64_t position = 0; position < 2000; ++position) {
+    EXPECT_EQ(sampler.Sample(std::vector<float>{masked, 0.0f, masked}, {.temperature = 5.0f}, position), 1);
+  }
+}
+
+TEST(SamplerTest, PenaltiesFollowTheirFormulas) {
+  Sampler sampler(6);
+  TokenHistory history;
+  history.AddPrompt(std::vector<int32_t>{0, 1, 1});
+  history.AddOutput(2);
+  history.AddOutput(2);
+  history.AddOutput(3);
+  std::vector<float> logits = {2, -2, 4, -4, 1, 1};
+  const api::SamplingParams p = {.logit_bias = {{4, 0.5f}}, .repetition_penalty = 2.0f, .frequency_penalty = 0.25f,
+                                 .presence_penalty = 1.0f, .min_tokens = 10};
+  sampler.Penalise(logits, p, history, std::vector<int32_t>{5});
+  EXPECT_FLOAT_EQ(logits[0], 1.0f);                  // seen in the prompt, positive: halved
+  EXPECT_FLOAT_EQ(logits[1], -4.0f);                 // negative: doubled, once although seen twice
+  EXPECT_FLOAT_EQ(logits[2], 2.0f - 0.5f - 1.0f);    // output twice
+  EXPECT_FLOAT_EQ(logits[3], -8.0f - 0.25f - 1.0f);  // output once
+  EXPECT_FLOAT_EQ(logits[4], 1.5f);                  // bias alone
+  EXPECT_EQ(logits[5], -std::numeric_limits<float>::infinity());
+}
+
+TEST(SamplerTest, RepetitionWindowForgetsOldTokens) {
+  Sampler sampler(3);
+  TokenHistory history;
+  history.AddPrompt(std::vector<int32_t>{0, 1, 2});
+  std::vector<float> logits = {1, 1, 1};
+  sampler.Penalise(logits, {.repetition_penalty = 2.0f, .repetition_window = 2}, history, {});
+  EXPECT_EQ(logits, (std::vector<float>{1, 0.5f, 0.5f}));
+}
+
+TEST(SamplerTest, LogprobsAreTheLogSoftmax) {
+  const auto logits = RandomLogits(50, 8, 9.0);
+  const auto record = LogprobOf(logits, 17, 3);
+  double sum = 0;
+  for (float l : logits) sum += std::exp(static_cast<double>(l));
+  EXPECT_NEAR(record.logprob, logits[17] - std::log(sum), 1e-5);
+  ASSERT_EQ(record.top.size(), 3u);
+  EXPECT_EQ(logits[static_cast<size_t>(record.top[0].first)], *std::max_element(logits.begin(), logits.end()));
+  EXPECT_GE(record.top[0].second, record.top[1].second);
+}
+
+TEST(SamplerTest, ValidateNamesTheParameter) {
+  const auto message = [](const api::SamplingParams& p) { return p.Validate(10).message(); };
+  EXPECT_TRUE(api::SamplingParams{}.Validate(10).ok());
+  EXPECT_NE(message({.temperature = -1}).find("temperature"), std::string::npos);
+  EXPECT_NE(message({.temperature = NAN}).find("temperature"), std::string::npos);
+  EXPECT_NE(message({.top_p = 0}).find("top_p"), std::string::npos);
+  EXPECT_NE(message({.min_p = 1.5f}).find("min_p"), std::string::npos);
+  EXPECT_NE(message({.repetition_penalty = 0}).find("repetition_penalty"), std::string::npos);
+  EXPECT_NE(message({.logit_bias = {{10, 1.0f}}}).find("token 10"), std::string::npos);
+  EXPECT_NE(message({.logit_bias = {{-1, 1.0f}}}).find("token -1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace surety::engine
