@@ -30,6 +30,12 @@ if(SURETY_SANITIZE)
 endif()
 target_include_directories(surety_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_compile_definitions(surety_options INTERFACE SURETY_VERSION="${PROJECT_VERSION}")
+# SIMD code is compiled for several targets and chosen at run time (Highway); this is what all other code may assume.
+# The definitions must be the same in every translation unit.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  target_compile_options(surety_options INTERFACE -march=x86-64-v2)
+endif()
+target_compile_definitions(surety_options INTERFACE HWY_WANT_AVX3_DL=1 HWY_DISABLE_PCLMUL_AES=1)
 
 function(surety_module level name may_include)
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
