@@ -20,7 +20,7 @@ def versions(*packages):
 
 
 def provenance(generator, seed, *packages):
-    """The strings that each golden carries. All values are text: safetensors metadata demands it."""
+    """The strings that each golden carries. All values are text, as safetensors demands."""
     return {
         "generator": "tools/goldens/" + os.path.basename(generator),
         "versions": versions(*packages),
@@ -29,13 +29,29 @@ def provenance(generator, seed, *packages):
 
 
 def save_tensors(path, tensors, metadata):
-    """Writes numpy arrays as safetensors with `metadata` (text to text)."""
-    from safetensors.numpy import save_file
+    """Writes numpy arrays as safetensors with `metadata` (text to text).
 
+    By hand, because the library writes metadata in random order and goldens should repeat bit for bit.
+    """
+    names = {"int32": "I32", "uint8": "U8", "float32": "F32"}
+    order = sorted(tensors, key=lambda k: (-tensors[k].itemsize, k))  # wide first: aligned
+    header = {"__metadata__": {k: str(v) for k, v in sorted(metadata.items())}}
+    end = 0
+    for k in order:
+        t = tensors[k]
+        begin, end = end, end + t.nbytes
+        header[k] = {
+            "dtype": names[str(t.dtype)],
+            "shape": list(t.shape),
+            "data_offsets": [begin, end],
+        }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    arrays = {k: np.ascontiguousarray(v) for k, v in tensors.items()}
-    save_file(arrays, path, {k: str(v) for k, v in metadata.items()})
-    os.chmod(path, 0o644)
+    with open(path, "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text)
+        for k in order:
+            f.write(np.ascontiguousarray(tensors[k]).data)
 
 
 def save_json(path, value, compact=False):

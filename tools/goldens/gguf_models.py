@@ -28,50 +28,123 @@ import common
 T = 40
 Q = gguf.GGMLQuantizationType
 HEADS = dict(num_attention_heads=4, num_key_value_heads=2)
-WIDE = dict(hidden_size=256, intermediate_size=256, num_hidden_layers=1, num_attention_heads=4,
-            num_key_value_heads=1, max_position_embeddings=128, tie_word_embeddings=True)
+WIDE = dict(
+    hidden_size=256,
+    intermediate_size=256,
+    num_hidden_layers=1,
+    num_attention_heads=4,
+    num_key_value_heads=1,
+    max_position_embeddings=128,
+    tie_word_embeddings=True,
+)
 # Every remaining type in one model, one a tensor.
-MIXED = {"token_embd": Q.Q4_K, "attn_q": Q.Q2_K, "attn_k": Q.Q3_K, "attn_v": Q.Q5_K,
-         "attn_output": Q.IQ4_XS, "ffn_gate": Q.IQ4_NL, "ffn_up": Q.Q4_1, "ffn_down": Q.Q5_1}
+MIXED = {
+    "token_embd": Q.Q4_K,
+    "attn_q": Q.Q2_K,
+    "attn_k": Q.Q3_K,
+    "attn_v": Q.Q5_K,
+    "attn_output": Q.IQ4_XS,
+    "ffn_gate": Q.IQ4_NL,
+    "ffn_up": Q.Q4_1,
+    "ffn_down": Q.Q5_1,
+}
 
 
 def small(hidden, layers, **extra):
-    return dict(hidden_size=hidden, intermediate_size=64, num_hidden_layers=layers,
-                max_position_embeddings=128, **extra)
+    return dict(
+        hidden_size=hidden,
+        intermediate_size=64,
+        num_hidden_layers=layers,
+        max_position_embeddings=128,
+        **extra,
+    )
 
 
 # name: (vocabulary, config of its size, types by tensor with "" for the rest)
 MODELS = {
-    "tiny-llama-q8_0": ("spm", lambda v: tf.LlamaConfig(
-        **small(64, 2, **HEADS), **v, tie_word_embeddings=False), {"": Q.Q8_0}),
-    "tiny-llama-q4_0": ("spm", lambda v: tf.LlamaConfig(  # rows of 96: no K-quant fits
-        **{**small(96, 2), "num_attention_heads": 3, "num_key_value_heads": 3},
-        **v, tie_word_embeddings=True), {"": Q.Q4_0, "token_embd": Q.Q8_0}),
-    "tiny-llama-q4_k": ("bpe-llama3", lambda v: tf.LlamaConfig(
-        **WIDE, **v, rope_parameters=dict(rope_type="default", rope_theta=500000.0)),
-        {"": Q.Q4_K, "token_embd": Q.Q6_K, "attn_v": Q.Q6_K, "ffn_down": Q.Q6_K}),
+    "tiny-llama-q8_0": (
+        "spm",
+        lambda v: tf.LlamaConfig(**small(64, 2, **HEADS), **v, tie_word_embeddings=False),
+        {"": Q.Q8_0},
+    ),
+    "tiny-llama-q4_0": (
+        "spm",
+        lambda v: tf.LlamaConfig(  # rows of 96: no K-quant fits
+            **{**small(96, 2), "num_attention_heads": 3, "num_key_value_heads": 3},
+            **v,
+            tie_word_embeddings=True,
+        ),
+        {"": Q.Q4_0, "token_embd": Q.Q8_0},
+    ),
+    "tiny-llama-q4_k": (
+        "bpe-llama3",
+        lambda v: tf.LlamaConfig(
+            **WIDE, **v, rope_parameters=dict(rope_type="default", rope_theta=500000.0)
+        ),
+        {"": Q.Q4_K, "token_embd": Q.Q6_K, "attn_v": Q.Q6_K, "ffn_down": Q.Q6_K},
+    ),
     "tiny-llama-mixed": ("bpe-llama3", lambda v: tf.LlamaConfig(**WIDE, **v), MIXED),
-    "tiny-qwen2-q5_0": ("bpe-qwen2", lambda v: tf.Qwen2Config(
-        **small(64, 2, **HEADS), **v, tie_word_embeddings=False, use_sliding_window=False,
-        rope_parameters=dict(rope_type="default", rope_theta=1e6)),
-        {"": Q.Q5_0, "output": Q.Q8_0}),
-    "tiny-gemma3-q8_0": ("spm-gemma", lambda v: tf.Gemma3TextConfig(
-        **small(64, 6), num_attention_heads=2, num_key_value_heads=1, head_dim=32, **v,
-        query_pre_attn_scalar=32, sliding_window=8,
-        rope_parameters=dict(
-            full_attention=dict(rope_type="default", rope_theta=1e6),
-            sliding_attention=dict(rope_type="default", rope_theta=1e4))), {"": Q.Q8_0}),
-    "tiny-qwen3-f16": ("bpe-qwen2", lambda v: tf.Qwen3Config(
-        **small(64, 2), num_attention_heads=2, num_key_value_heads=1, head_dim=64, **v,
-        tie_word_embeddings=True, use_sliding_window=False,
-        rope_parameters=dict(rope_type="default", rope_theta=1e6)), {"": Q.F16}),
+    "tiny-qwen2-q5_0": (
+        "bpe-qwen2",
+        lambda v: tf.Qwen2Config(
+            **small(64, 2, **HEADS),
+            **v,
+            tie_word_embeddings=False,
+            use_sliding_window=False,
+            rope_parameters=dict(rope_type="default", rope_theta=1e6),
+        ),
+        {"": Q.Q5_0, "output": Q.Q8_0},
+    ),
+    "tiny-gemma3-q8_0": (
+        "spm-gemma",
+        lambda v: tf.Gemma3TextConfig(
+            **small(64, 6),
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=32,
+            **v,
+            query_pre_attn_scalar=32,
+            sliding_window=8,
+            rope_parameters=dict(
+                full_attention=dict(rope_type="default", rope_theta=1e6),
+                sliding_attention=dict(rope_type="default", rope_theta=1e4),
+            ),
+        ),
+        {"": Q.Q8_0},
+    ),
+    "tiny-qwen3-f16": (
+        "bpe-qwen2",
+        lambda v: tf.Qwen3Config(
+            **small(64, 2),
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=64,
+            **v,
+            tie_word_embeddings=True,
+            use_sliding_window=False,
+            rope_parameters=dict(rope_type="default", rope_theta=1e6),
+        ),
+        {"": Q.F16},
+    ),
 }
-NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
-         "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
-         "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate",
-         "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "self_attn.q_norm": "attn_q_norm",
-         "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm",
-         "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm"}
+NAMES = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
 
 
 def gguf_name(name, arch):
@@ -87,11 +160,15 @@ def gguf_name(name, arch):
 
 def permute(w, heads):
     """Rows of each head from halves (Hugging Face) to pairs (llama.cpp), as its converter does."""
-    return w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+    return (
+        w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+    )
 
 
 def unpermute(w, heads):
-    return w.reshape(heads, w.shape[0] // heads // 2, 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+    return (
+        w.reshape(heads, w.shape[0] // heads // 2, 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+    )
 
 
 def quantise(w, kind):
@@ -100,20 +177,22 @@ def quantise(w, kind):
 
     lib = ctypes.CDLL(os.path.join(os.path.dirname(llama_cpp.__file__), "lib", "libggml-base.so"))
     lib.ggml_quantize_chunk.restype = ctypes.c_size_t
-    lib.ggml_quantize_chunk.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p] + [
-        ctypes.c_int64] * 3 + [ctypes.c_void_p]
+    lib.ggml_quantize_chunk.argtypes = (
+        [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p] + [ctypes.c_int64] * 3 + [ctypes.c_void_p]
+    )
     w = np.ascontiguousarray(w, np.float32)
     block, size = gguf.GGML_QUANT_SIZES[kind]
     packed = np.zeros((w.shape[0], w.shape[1] // block * size), np.uint8)
     weight = np.ones(w.shape[1], np.float32)  # the importance that some types ask for
-    written = lib.ggml_quantize_chunk(int(kind), w.ctypes.data, packed.ctypes.data, 0, w.shape[0],
-                                      w.shape[1], weight.ctypes.data)
+    written = lib.ggml_quantize_chunk(
+        int(kind), w.ctypes.data, packed.ctypes.data, 0, w.shape[0], w.shape[1], weight.ctypes.data
+    )
     assert written == packed.nbytes, (kind, written, packed.nbytes)
     return packed
 
 
 def vocabulary(kind):
-    """A cut of a trained tokenizer: (tokens, types, scores or None, merges or None, special ids)."""
+    """Part of a trained tokenizer: (tokens, types, scores or None, merges or None, special)."""
     source = "llama2-normalizer" if kind.startswith("spm") else "gpt2-style"
     path = os.path.join(common.TESTDATA, "tokenizer", source, "tokenizer.json")
     with open(path, encoding="utf-8") as f:
@@ -152,7 +231,9 @@ def write_metadata(w, arch, config, vocab_kind):
     if arch == "gemma3":
         w.add_sliding_window(config.sliding_window)
     w.add_tokenizer_model("llama" if scores else "gpt2")
-    w.add_tokenizer_pre("default" if scores else {"bpe-llama3": "llama-bpe"}.get(vocab_kind, "qwen2"))
+    w.add_tokenizer_pre(
+        "default" if scores else {"bpe-llama3": "llama-bpe"}.get(vocab_kind, "qwen2")
+    )
     w.add_token_list(tokens)
     w.add_token_types(types)
     if scores:
@@ -163,8 +244,10 @@ def write_metadata(w, arch, config, vocab_kind):
     w.add_bos_token_id(special["bos"])
     w.add_eos_token_id(special["eos"])
     w.add_add_bos_token(vocab_kind != "bpe-qwen2")
-    w.add_chat_template("{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}"
-                        "<|im_end|>\n{% endfor %}")
+    w.add_chat_template(
+        "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}"
+        "<|im_end|>\n{% endfor %}"
+    )
 
 
 def write(path, model, arch, vocab_kind, types, meta):
@@ -210,16 +293,27 @@ def logits_of(model, ids):
 def llama_cpp_logits(path, ids):
     import llama_cpp
 
-    llm = llama_cpp.Llama(path, n_ctx=64, logits_all=True, verbose=False, n_threads=1,
-                          type_k=0, type_v=0, flash_attn=False)
+    llm = llama_cpp.Llama(
+        path,
+        n_ctx=64,
+        logits_all=True,
+        verbose=False,
+        n_threads=1,
+        type_k=0,
+        type_v=0,
+        flash_attn=False,
+    )
     llm.eval(list(map(int, ids)))
     return llm.scores[: len(ids)].copy()
 
 
 def transformers_logits(path, ids):
     model = tf.AutoModelForCausalLM.from_pretrained(
-        os.path.dirname(path), gguf_file=os.path.basename(path), dtype=torch.float32,
-        attn_implementation="eager")
+        os.path.dirname(path),
+        gguf_file=os.path.basename(path),
+        dtype=torch.float32,
+        attn_implementation="eager",
+    )
     return logits_of(model.eval(), ids)
 
 
@@ -228,8 +322,14 @@ def build(name, check):
     vocab_kind, make, types = MODELS[name]
     arch = name.split("-")[1]
     tokens, _, _, _, special = vocabulary(vocab_kind)
-    config = make(dict(vocab_size=len(tokens), bos_token_id=special["bos"],
-                       eos_token_id=special["eos"], pad_token_id=None))
+    config = make(
+        dict(
+            vocab_size=len(tokens),
+            bos_token_id=special["bos"],
+            eos_token_id=special["eos"],
+            pad_token_id=None,
+        )
+    )
     model = tf.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
     common.randomise(model, seed)
     model.tie_weights()
@@ -247,8 +347,11 @@ def build(name, check):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     write(path, model, arch, vocab_kind, types, meta)
     logits = logits_of(model, ids)
-    common.save_tensors(path[:-5] + ".reference.safetensors",
-                        {"input_ids": np.array(ids, np.int32), "logits": logits}, meta)
+    common.save_tensors(
+        path[:-5] + ".reference.safetensors",
+        {"input_ids": np.array(ids, np.int32), "logits": logits},
+        meta,
+    )
     line += f" std {logits.std():.2f} bytes {os.path.getsize(path)}"
     if check:
         line += f" | llama.cpp {np.abs(llama_cpp_logits(path, ids) - logits).max():.2g}"

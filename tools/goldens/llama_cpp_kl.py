@@ -2,10 +2,10 @@
 
 Usage: llama_cpp_kl.py MODEL.gguf REFERENCE.safetensors [--flash-attn] [--n-batch N]
 
-REFERENCE is the output of reference_logits.py. Prints one JSON object. `mean_kl` is
-KL(reference || candidate) in nats, averaged over positions, computed in double; `top1_agreement` the
-share of positions with the same most likely id; `cross_entropy` that of the candidate on the true
-next tokens (`reference_cross_entropy` the reference's own).
+REFERENCE is the output of reference_logits.py. Prints one JSON object. `mean_kl` is KL(reference
+|| candidate) in nats, averaged over positions, computed in double; `top1_agreement` the share of
+positions with the same most likely id; `cross_entropy` that of the candidate on the true next
+tokens (`reference_cross_entropy` the reference's own).
 """
 
 import argparse
@@ -38,8 +38,10 @@ def compare(reference, candidate_rows, tokens):
             total["ce"].append(-q[i - lo, tokens[i + 1]])
             total["ref_ce"].append(-p[i - lo, tokens[i + 1]])
     return {
-        "positions": len(tokens), "mean_kl": float(np.mean(total["kl"])),
-        "p99_kl": float(np.quantile(total["kl"], 0.99)), "max_kl": float(np.max(total["kl"])),
+        "positions": len(tokens),
+        "mean_kl": float(np.mean(total["kl"])),
+        "p99_kl": float(np.quantile(total["kl"], 0.99)),
+        "max_kl": float(np.max(total["kl"])),
         "top1_agreement": float(np.mean(total["same"])),
         "cross_entropy": float(np.mean(total["ce"])),
         "reference_cross_entropy": float(np.mean(total["ref_ce"])),
@@ -54,14 +56,31 @@ def main():
     parser.add_argument("--n-batch", type=int, default=512)
     args = parser.parse_args()
 
-    llm = llama_cpp.Llama(args.model, n_ctx=CONTEXT, n_threads=2, n_threads_batch=2, logits_all=True,
-                          n_batch=args.n_batch, flash_attn=args.flash_attn, verbose=False)
+    llm = llama_cpp.Llama(
+        args.model,
+        n_ctx=CONTEXT,
+        n_threads=2,
+        n_threads_batch=2,
+        logits_all=True,
+        n_batch=args.n_batch,
+        flash_attn=args.flash_attn,
+        verbose=False,
+    )
     with safe_open(args.reference, "np") as f:
         tokens = f.get_tensor("tokens").tolist()
         llm.eval(tokens)
         result = compare(f.get_slice("logits"), lambda lo, hi: llm.scores[lo:hi], tokens)
-    print(json.dumps({"model": os.path.basename(args.model), "llama_cpp_python": llama_cpp.__version__,
-                      "n_batch": args.n_batch, "flash_attn": args.flash_attn, **result}))
+    print(
+        json.dumps(
+            {
+                "model": os.path.basename(args.model),
+                "llama_cpp_python": llama_cpp.__version__,
+                "n_batch": args.n_batch,
+                "flash_attn": args.flash_attn,
+                **result,
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

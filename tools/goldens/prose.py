@@ -1,4 +1,4 @@
-"""Writes testdata/text/prose.txt: plain English of Regulation E (12 CFR 1005), one paragraph a line.
+"""Writes testdata/text/prose.txt: plain English of Regulation E (12 CFR 1005), a paragraph a line.
 
 Usage: prose.py REGULATIONS_DIR MODEL.gguf     (counts tokens with the tokenizer of a Qwen GGUF)
 
@@ -26,7 +26,9 @@ def paragraphs(section):
     """Heading, then each paragraph's title and content in reading order, without its marker."""
     yield flat(section.find(NS + "subject"))
     for p in section.iter(NS + "paragraph"):
-        parts = [flat(p.find(NS + tag)) for tag in ("title", "content") if p.find(NS + tag) is not None]
+        parts = [
+            flat(p.find(NS + tag)) for tag in ("title", "content") if p.find(NS + tag) is not None
+        ]
         text = " ".join(x for x in parts if x)
         if text:
             yield text
@@ -35,7 +37,9 @@ def paragraphs(section):
 def main(regulations, gguf):
     import transformers
 
-    tokenizer = transformers.AutoTokenizer.from_pretrained(os.path.dirname(gguf), gguf_file=os.path.basename(gguf))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(
+        os.path.dirname(gguf), gguf_file=os.path.basename(gguf)
+    )
     root = ET.parse(os.path.join(regulations, FILE)).getroot()
     sections = {s.get("label"): s for s in root.iter(NS + "section")}
     text = ""
@@ -47,7 +51,14 @@ def main(regulations, gguf):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as f:
         f.write(text)
-    print(common.versions("transformers"), len(text), "characters,", len(tokenizer(text)["input_ids"]), "tokens, ends:", text[-120:])
+    print(
+        common.versions("transformers"),
+        len(text),
+        "characters,",
+        len(tokenizer(text)["input_ids"]),
+        "tokens, ends:",
+        text[-120:],
+    )
 
 
 if __name__ == "__main__":

@@ -18,9 +18,23 @@ import common
 SEED = 7
 BLOCKS = 64
 # byte offsets of the f16 scales in a block; F16 and BF16 are one "scale" an element
-SCALES = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
-          "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0]}
-EXTREME_SCALES = np.array([0.0, -0.0, 2.0**-24, -(2.0**-24), 2.0**-14, 65504.0, -65504.0, 1.0], np.float16)
+SCALES = {
+    "Q4_0": [0],
+    "Q4_1": [0, 2],
+    "Q5_0": [0],
+    "Q5_1": [0, 2],
+    "Q8_0": [0],
+    "Q2_K": [80, 82],
+    "Q3_K": [108],
+    "Q4_K": [0, 2],
+    "Q5_K": [0, 2],
+    "Q6_K": [208],
+    "IQ4_NL": [0],
+    "IQ4_XS": [0],
+}
+EXTREME_SCALES = np.array(
+    [0.0, -0.0, 2.0**-24, -(2.0**-24), 2.0**-14, 65504.0, -65504.0, 1.0], np.float16
+)
 
 
 def quantised(r, name):
@@ -30,7 +44,9 @@ def quantised(r, name):
     for offset in SCALES[name]:
         scale = (r.standard_normal(BLOCKS) * 0.05).astype(np.float16)
         scale[:2] = 1.0
-        scale[2 : 2 + len(EXTREME_SCALES)] = r.permutation(EXTREME_SCALES) if offset else EXTREME_SCALES
+        scale[2 : 2 + len(EXTREME_SCALES)] = (
+            r.permutation(EXTREME_SCALES) if offset else EXTREME_SCALES
+        )
         blocks[:, offset : offset + 2] = scale.view(np.uint8).reshape(BLOCKS, 2)
     return blocks
 
@@ -51,7 +67,9 @@ def main():
         blocks = half(r, name) if name in ("F16", "BF16") else quantised(r, name)
         values = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[name]).astype(np.float32)
         assert np.isfinite(values).all(), name
-        tensors[name + ".blocks"], tensors[name + ".values"] = blocks.reshape(-1), values.reshape(-1)
+        tensors[name + ".blocks"], tensors[name + ".values"] = blocks.reshape(-1), values.reshape(
+            -1
+        )
         print(name, blocks.size, values.size, float(np.abs(values).max()))
     meta = common.provenance(__file__, SEED, "gguf", "numpy")
     common.save_tensors(os.path.join(common.TESTDATA, "quant", "blocks.safetensors"), tensors, meta)

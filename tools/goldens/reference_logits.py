@@ -1,4 +1,4 @@
-"""Full float32 logits of a GGUF model over the prose, the truth that quantised inference is held to.
+"""Full float32 logits of a GGUF model over the prose, the truth for quantised inference.
 
 Usage: reference_logits.py MODEL.gguf OUT.safetensors [--tokens N] [--golden GOLDEN.json]
 
@@ -21,7 +21,8 @@ import common
 
 def tokens_of_prose(gguf, count):
     tokenizer = transformers.AutoTokenizer.from_pretrained(
-        os.path.dirname(gguf), gguf_file=os.path.basename(gguf))
+        os.path.dirname(gguf), gguf_file=os.path.basename(gguf)
+    )
     with open(os.path.join(common.TESTDATA, "text", "prose.txt"), encoding="utf-8") as f:
         ids = tokenizer(f.read())["input_ids"]
     assert len(ids) >= count, len(ids)
@@ -38,8 +39,11 @@ def main():
 
     ids = tokens_of_prose(args.model, args.tokens)
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        os.path.dirname(args.model), gguf_file=os.path.basename(args.model), dtype=torch.float32,
-        attn_implementation="eager").eval()
+        os.path.dirname(args.model),
+        gguf_file=os.path.basename(args.model),
+        dtype=torch.float32,
+        attn_implementation="eager",
+    ).eval()
     start = time.time()
     with torch.no_grad():
         logits = model(torch.tensor([ids]), use_cache=False).logits[0]
@@ -48,17 +52,30 @@ def main():
     rows = []  # log_softmax a few rows at a time: the whole would double the memory
     for lo in range(0, len(ids), 100):
         log_p = torch.log_softmax(logits[lo : lo + 100].double(), -1)
-        rows += [log_p[i, ids[lo + i + 1]].item() for i in range(len(log_p)) if lo + i + 1 < len(ids)]
+        rows += [
+            log_p[i, ids[lo + i + 1]].item() for i in range(len(log_p)) if lo + i + 1 < len(ids)
+        ]
     cross_entropy = -sum(rows) / len(rows)
     meta = common.provenance(__file__, "none", "torch", "transformers", "gguf")
     meta["model"] = os.path.basename(args.model)
     if args.golden:
-        common.save_json(args.golden, {
-            **meta, "text": "testdata/text/prose.txt", "cross_entropy": round(cross_entropy, 6),
-            "tokens": ids, "next_log_prob": [round(x, 5) for x in rows],
-            "argmax": logits.argmax(-1).tolist()}, compact=True)
-    common.save_tensors(args.out, {"tokens": torch.tensor(ids, dtype=torch.int32).numpy(),
-                                   "logits": logits.numpy()}, meta)
+        common.save_json(
+            args.golden,
+            {
+                **meta,
+                "text": "testdata/text/prose.txt",
+                "cross_entropy": round(cross_entropy, 6),
+                "tokens": ids,
+                "next_log_prob": [round(x, 5) for x in rows],
+                "argmax": logits.argmax(-1).tolist(),
+            },
+            compact=True,
+        )
+    common.save_tensors(
+        args.out,
+        {"tokens": torch.tensor(ids, dtype=torch.int32).numpy(), "logits": logits.numpy()},
+        meta,
+    )
     print(meta, "first ids", ids[:5], f"cross entropy {cross_entropy:.4f} forward {seconds:.1f} s")
 
 

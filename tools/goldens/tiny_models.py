@@ -24,23 +24,70 @@ import common
 
 T = 40
 V = 256
-BASE = dict(vocab_size=V, hidden_size=64, intermediate_size=64, num_hidden_layers=2,
-            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
-            bos_token_id=1, eos_token_id=2, pad_token_id=0)
-LLAMA3_ROPE = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
-                   original_max_position_embeddings=64, rope_theta=500000.0)
-YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64, beta_fast=32,
-            beta_slow=1, mscale=1.0, mscale_all_dim=1.0, rope_theta=10000.0)
-MLA = dict(vocab_size=V, hidden_size=64, intermediate_size=64, num_attention_heads=2,
-           num_key_value_heads=2, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=16,
-           v_head_dim=16, n_routed_experts=8, n_shared_experts=1, num_experts_per_tok=2,
-           moe_intermediate_size=16, first_k_dense_replace=1, max_position_embeddings=256,
-           bos_token_id=1, eos_token_id=2, pad_token_id=0, tie_word_embeddings=False)
+BASE = dict(
+    vocab_size=V,
+    hidden_size=64,
+    intermediate_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=128,
+    bos_token_id=1,
+    eos_token_id=2,
+    pad_token_id=0,
+)
+LLAMA3_ROPE = dict(
+    rope_type="llama3",
+    factor=8.0,
+    low_freq_factor=1.0,
+    high_freq_factor=4.0,
+    original_max_position_embeddings=64,
+    rope_theta=500000.0,
+)
+YARN = dict(
+    rope_type="yarn",
+    factor=4.0,
+    original_max_position_embeddings=64,
+    beta_fast=32,
+    beta_slow=1,
+    mscale=1.0,
+    mscale_all_dim=1.0,
+    rope_theta=10000.0,
+)
+MLA = dict(
+    vocab_size=V,
+    hidden_size=64,
+    intermediate_size=64,
+    num_attention_heads=2,
+    num_key_value_heads=2,
+    kv_lora_rank=32,
+    qk_nope_head_dim=16,
+    qk_rope_head_dim=16,
+    v_head_dim=16,
+    n_routed_experts=8,
+    n_shared_experts=1,
+    num_experts_per_tok=2,
+    moe_intermediate_size=16,
+    first_k_dense_replace=1,
+    max_position_embeddings=256,
+    bos_token_id=1,
+    eos_token_id=2,
+    pad_token_id=0,
+    tie_word_embeddings=False,
+)
 
 
 def llama3(**extra):
-    return tf.LlamaConfig(**{**BASE, "num_attention_heads": 4, "num_key_value_heads": 1,
-                             "tie_word_embeddings": False, "rope_parameters": LLAMA3_ROPE, **extra})
+    return tf.LlamaConfig(
+        **{
+            **BASE,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 1,
+            "tie_word_embeddings": False,
+            "rope_parameters": LLAMA3_ROPE,
+            **extra,
+        }
+    )
 
 
 # name: (config, save dtype, largest shard)
@@ -51,41 +98,95 @@ MODELS = {
     "llama3-v5": lambda: llama3(num_hidden_layers=1),
     # heads narrower than D / H, as in Mistral Nemo
     "mistral": lambda: tf.MistralConfig(
-        **{**BASE, "num_attention_heads": 2, "num_key_value_heads": 1}, head_dim=16,
-        sliding_window=8, tie_word_embeddings=False),
-    "qwen2": lambda: tf.Qwen2Config(**BASE, tie_word_embeddings=True, use_sliding_window=False,
-                                    rope_parameters=dict(rope_type="default", rope_theta=1e6)),
+        **{**BASE, "num_attention_heads": 2, "num_key_value_heads": 1},
+        head_dim=16,
+        sliding_window=8,
+        tie_word_embeddings=False,
+    ),
+    "qwen2": lambda: tf.Qwen2Config(
+        **BASE,
+        tie_word_embeddings=True,
+        use_sliding_window=False,
+        rope_parameters=dict(rope_type="default", rope_theta=1e6),
+    ),
     "qwen2-bf16": lambda: tf.Qwen2Config(
-        **BASE, tie_word_embeddings=False, use_sliding_window=False,
-        rope_parameters=dict(rope_type="default", rope_theta=1e6)),
+        **BASE,
+        tie_word_embeddings=False,
+        use_sliding_window=False,
+        rope_parameters=dict(rope_type="default", rope_theta=1e6),
+    ),
     # D = 96, not a power of two; heads wider than D / H, as in the published models
-    "qwen3": lambda: tf.Qwen3Config(**{**BASE, "hidden_size": 96, "num_attention_heads": 2,
-                                       "num_key_value_heads": 1, "intermediate_size": 32}, head_dim=32, tie_word_embeddings=True, use_sliding_window=False,
-                                    rope_parameters=dict(rope_type="default", rope_theta=1e6)),
-    "gemma2": lambda: tf.Gemma2Config(**{**BASE, "hidden_size": 32, "num_hidden_layers": 4},
-                                      head_dim=16, sliding_window=8, query_pre_attn_scalar=24,
-                                      attn_logit_softcapping=5.0, final_logit_softcapping=6.0),
+    "qwen3": lambda: tf.Qwen3Config(
+        **{
+            **BASE,
+            "hidden_size": 96,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "intermediate_size": 32,
+        },
+        head_dim=32,
+        tie_word_embeddings=True,
+        use_sliding_window=False,
+        rope_parameters=dict(rope_type="default", rope_theta=1e6),
+    ),
+    "gemma2": lambda: tf.Gemma2Config(
+        **{**BASE, "hidden_size": 32, "num_hidden_layers": 4},
+        head_dim=16,
+        sliding_window=8,
+        query_pre_attn_scalar=24,
+        attn_logit_softcapping=5.0,
+        final_logit_softcapping=6.0,
+    ),
     "gemma3": lambda: tf.Gemma3TextConfig(
         **{**BASE, "hidden_size": 32, "num_hidden_layers": 4, "num_key_value_heads": 1},
-        head_dim=16, sliding_window=8, query_pre_attn_scalar=24,
-        layer_types=["sliding_attention", "sliding_attention", "full_attention",
-                     "sliding_attention"],
+        head_dim=16,
+        sliding_window=8,
+        query_pre_attn_scalar=24,
+        layer_types=[
+            "sliding_attention",
+            "sliding_attention",
+            "full_attention",
+            "sliding_attention",
+        ],
         rope_parameters=dict(
             full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1e6),
-            sliding_attention=dict(rope_type="default", rope_theta=1e4))),
+            sliding_attention=dict(rope_type="default", rope_theta=1e4),
+        ),
+    ),
     # as DeepSeek-V2-Lite: no query compression, plain top-k over softmax scores
     "deepseek_v2": lambda: tf.DeepseekV2Config(
-        **{**MLA, "num_hidden_layers": 2, "n_shared_experts": 2}, q_lora_rank=None, n_group=1, topk_group=1,
-        topk_method="greedy", routed_scaling_factor=1.0, norm_topk_prob=False),
+        **{**MLA, "num_hidden_layers": 2, "n_shared_experts": 2},
+        q_lora_rank=None,
+        n_group=1,
+        topk_group=1,
+        topk_method="greedy",
+        routed_scaling_factor=1.0,
+        norm_topk_prob=False,
+    ),
     # as DeepSeek-V2: query compression, groups by their best expert, scaled experts
     "deepseek_v2-groups": lambda: tf.DeepseekV2Config(
-        **MLA, num_hidden_layers=2, q_lora_rank=32, n_group=4, topk_group=2,
-        topk_method="group_limited_greedy", routed_scaling_factor=16.0, norm_topk_prob=False,
-        rope_parameters={**YARN, "mscale": 0.707, "mscale_all_dim": 0.5}),
+        **MLA,
+        num_hidden_layers=2,
+        q_lora_rank=32,
+        n_group=4,
+        topk_group=2,
+        topk_method="group_limited_greedy",
+        routed_scaling_factor=16.0,
+        norm_topk_prob=False,
+        rope_parameters={**YARN, "mscale": 0.707, "mscale_all_dim": 0.5},
+    ),
     "deepseek_v3": lambda: tf.DeepseekV3Config(
-        **MLA, num_hidden_layers=3, q_lora_rank=32, n_group=4, topk_group=2,
-        routed_scaling_factor=2.5, norm_topk_prob=True,
-        num_nextn_predict_layers=0, rope_parameters=YARN, rope_interleave=True),
+        **MLA,
+        num_hidden_layers=3,
+        q_lora_rank=32,
+        n_group=4,
+        topk_group=2,
+        routed_scaling_factor=2.5,
+        norm_topk_prob=True,
+        num_nextn_predict_layers=0,
+        rope_parameters=YARN,
+        rope_interleave=True,
+    ),
     "bert": lambda: bert_config(num_hidden_layers=2, num_attention_heads=4),
     "bert-cls": lambda: bert_config(num_hidden_layers=1, num_attention_heads=2),  # as bge-small
 }
@@ -95,8 +196,16 @@ KEEP_V5_CONFIG = {"llama3-v5"}
 
 
 def bert_config(**shape):
-    return tf.BertConfig(**shape, vocab_size=V, hidden_size=64, intermediate_size=96, max_position_embeddings=64, type_vocab_size=2,
-                         hidden_act="gelu", pad_token_id=0)
+    return tf.BertConfig(
+        **shape,
+        vocab_size=V,
+        hidden_size=64,
+        intermediate_size=96,
+        max_position_embeddings=64,
+        type_vocab_size=2,
+        hidden_act="gelu",
+        pad_token_id=0,
+    )
 
 
 def forward(model, ids, dtype):
@@ -111,9 +220,15 @@ def build(name, seed):
     config = MODELS[name]()
     config._attn_implementation = "eager"
     cls = tf.BertModel if config.model_type == "bert" else tf.AutoModelForCausalLM
-    model = (cls(config, add_pooling_layer=False) if cls is tf.BertModel
-             else cls.from_config(config, attn_implementation="eager",
-                                   experts_implementation="eager" if "deepseek" in name else None))
+    model = (
+        cls(config, add_pooling_layer=False)
+        if cls is tf.BertModel
+        else cls.from_config(
+            config,
+            attn_implementation="eager",
+            experts_implementation="eager" if "deepseek" in name else None,
+        )
+    )
     common.randomise(model, seed)
     if name in SAVE_DTYPE:  # the reference runs on rounded weights, but exact rotation frequencies
         for p in model.parameters():
@@ -191,7 +306,8 @@ def write(name):
     folder = os.path.join(common.TESTDATA, "tiny", name)
     shutil.rmtree(folder, ignore_errors=True)
     model.to(SAVE_DTYPE.get(name, torch.float32)).save_pretrained(
-        folder, max_shard_size=SHARD.get(name, "1GB"))
+        folder, max_shard_size=SHARD.get(name, "1GB")
+    )
     path = os.path.join(folder, "config.json")
     with open(path, encoding="utf-8") as f:
         config = json.load(f)
@@ -213,22 +329,43 @@ def write(name):
     common.save_tensors(os.path.join(folder, "reference.safetensors"), tensors, meta)
     again = reload_difference(folder, ids, out)
     size = sum(os.path.getsize(os.path.join(r, f)) for r, _, fs in os.walk(folder) for f in fs)
-    print(f"{name:20s} seed {seed} std {out.std():.2f} f64 {meta['float64_difference']} noise "
-          f"{meta['noise_1e-6']} reload {again:.2g} bytes {size}")
+    print(
+        f"{name:20s} seed {seed} std {out.std():.2f} f64 {meta['float64_difference']} noise "
+        f"{meta['noise_1e-6']} reload {again:.2g} bytes {size}"
+    )
     assert again < 2e-5, name
 
 
 def write_pooling(folder, mode):
     """The sentence-transformers files that say how hidden states become one vector."""
-    common.save_json(os.path.join(folder, "modules.json"), [
-        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
-        {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
-        {"idx": 2, "name": "2", "path": "2_Normalize",
-         "type": "sentence_transformers.models.Normalize"}])
-    common.save_json(os.path.join(folder, "1_Pooling", "config.json"), {
-        "word_embedding_dimension": 64, "pooling_mode_cls_token": mode == "cls",
-        "pooling_mode_mean_tokens": mode == "mean", "pooling_mode_max_tokens": False,
-        "pooling_mode_mean_sqrt_len_tokens": False})
+    common.save_json(
+        os.path.join(folder, "modules.json"),
+        [
+            {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+            {
+                "idx": 1,
+                "name": "1",
+                "path": "1_Pooling",
+                "type": "sentence_transformers.models.Pooling",
+            },
+            {
+                "idx": 2,
+                "name": "2",
+                "path": "2_Normalize",
+                "type": "sentence_transformers.models.Normalize",
+            },
+        ],
+    )
+    common.save_json(
+        os.path.join(folder, "1_Pooling", "config.json"),
+        {
+            "word_embedding_dimension": 64,
+            "pooling_mode_cls_token": mode == "cls",
+            "pooling_mode_mean_tokens": mode == "mean",
+            "pooling_mode_max_tokens": False,
+            "pooling_mode_mean_sqrt_len_tokens": False,
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ import common
 
 LLAMA3_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
-    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 BYTES = [f"<0x{b:02X}>" for b in range(256)]
 
 
@@ -44,28 +45,47 @@ def byte_level(text, specials, pre, size=1200):
     t = Tokenizer(models.BPE())
     t.pre_tokenizer = pre
     t.decoder = decoders.ByteLevel()
-    t.train_from_iterator(text, trainers.BpeTrainer(
-        vocab_size=size, special_tokens=specials, show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    t.train_from_iterator(
+        text,
+        trainers.BpeTrainer(
+            vocab_size=size,
+            special_tokens=specials,
+            show_progress=False,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        ),
+    )
     return t
 
 
 def llama3(text):
     """Llama 3: its regular expression, then whole-word look-up before merging (`ignore_merges`)."""
-    pre = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(LLAMA3_PATTERN), "isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    pre = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(LLAMA3_PATTERN), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     t = byte_level(text, [], pre)
-    specials = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
-                "<|eot_id|>"]
+    specials = [
+        "<|begin_of_text|>",
+        "<|end_of_text|>",
+        "<|start_header_id|>",
+        "<|end_header_id|>",
+        "<|eot_id|>",
+    ]
     t.add_special_tokens(specials)
     bos = t.token_to_id(specials[0])
-    t.post_processor = processors.Sequence([
-        processors.ByteLevel(trim_offsets=False),
-        processors.TemplateProcessing(single=f"{specials[0]} $A", special_tokens=[(specials[0], bos)])])
+    t.post_processor = processors.Sequence(
+        [
+            processors.ByteLevel(trim_offsets=False),
+            processors.TemplateProcessing(
+                single=f"{specials[0]} $A", special_tokens=[(specials[0], bos)]
+            ),
+        ]
+    )
 
     def edit(d):
-        # Words that no merge builds: only the whole-word look-up of ignore_merges can find them. The
+        # Words that no merge builds: only ignore_merges' look-up of whole words can find them. The
         # merges that made them go, as long as no other merge needs the word as a part.
         d["model"]["ignore_merges"] = True
         merges = [tuple(m) for m in d["model"]["merges"]]
@@ -86,29 +106,48 @@ def sentencepiece_bpe(text):
     """Llama 2 in both of its published forms: old (normalizer) and new (Metaspace, first only)."""
     t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    t.train_from_iterator(text, trainers.BpeTrainer(
-        vocab_size=1000, special_tokens=["<unk>", "<s>", "</s>"] + BYTES, limit_alphabet=150,
-        show_progress=False))
+    t.train_from_iterator(
+        text,
+        trainers.BpeTrainer(
+            vocab_size=1000,
+            special_tokens=["<unk>", "<s>", "</s>"] + BYTES,
+            limit_alphabet=150,
+            show_progress=False,
+        ),
+    )
     t.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     base = json.loads(t.to_str())
     base["added_tokens"] = [a for a in base["added_tokens"] if a["content"] not in BYTES]
 
     def old(d):
         d.update(json.loads(json.dumps(base)))
-        d["normalizer"] = {"type": "Sequence", "normalizers": [
-            {"type": "Prepend", "prepend": "\u2581"},
-            {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]}
+        d["normalizer"] = {
+            "type": "Sequence",
+            "normalizers": [
+                {"type": "Prepend", "prepend": "\u2581"},
+                {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"},
+            ],
+        }
         d["pre_tokenizer"] = None
-        d["decoder"] = {"type": "Sequence", "decoders": [
-            {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
-            {"type": "ByteFallback"}, {"type": "Fuse"},
-            {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}
+        d["decoder"] = {
+            "type": "Sequence",
+            "decoders": [
+                {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
+                {"type": "ByteFallback"},
+                {"type": "Fuse"},
+                {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+            ],
+        }
 
     def new(d):
         old(d)
         d["normalizer"] = None
-        d["pre_tokenizer"] = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first",
-                              "split": False}
+        d["pre_tokenizer"] = {
+            "type": "Metaspace",
+            "replacement": "\u2581",
+            "prepend_scheme": "first",
+            "split": False,
+        }
 
     save("llama2-normalizer", t, old)
     save("llama2-metaspace", t, new)
@@ -119,15 +158,28 @@ def unigram(text):
     common_text = [s for s in text if s and all("\t" <= c < "\u0460" for c in s)]
     model = io.BytesIO()  # the sentencepiece trainer: that of tokenizers overflows on this text
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(common_text), model_writer=model, model_type="unigram", vocab_size=900,
-        normalization_rule_name="nfkc", character_coverage=0.999, hard_vocab_limit=False,
-        pad_id=0, eos_id=1, unk_id=2, bos_id=-1, pad_piece="<pad>", num_threads=1, minloglevel=2)
+        sentence_iterator=iter(common_text),
+        model_writer=model,
+        model_type="unigram",
+        vocab_size=900,
+        normalization_rule_name="nfkc",
+        character_coverage=0.999,
+        hard_vocab_limit=False,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        pad_piece="<pad>",
+        num_threads=1,
+        minloglevel=2,
+    )
     sp = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     pieces = [(sp.id_to_piece(i), sp.get_score(i)) for i in range(sp.get_piece_size())]
     t = Tokenizer(models.Unigram(pieces, unk_id=2, byte_fallback=False))
     t.add_special_tokens(["<pad>", "</s>", "<unk>"])
-    t.normalizer = normalizers.Sequence([
-        normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
+    t.normalizer = normalizers.Sequence(
+        [normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
+    )
     t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     t.decoder = decoders.Metaspace(prepend_scheme="always")
     t.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
@@ -137,15 +189,24 @@ def unigram(text):
 def wordpiece(text, name, lowercase):
     t = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=100))
     t.normalizer = normalizers.BertNormalizer(
-        clean_text=True, handle_chinese_chars=True, strip_accents=lowercase, lowercase=lowercase)
+        clean_text=True, handle_chinese_chars=True, strip_accents=lowercase, lowercase=lowercase
+    )
     t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     t.decoder = decoders.WordPiece(prefix="##")
-    t.train_from_iterator(text, trainers.WordPieceTrainer(
-        vocab_size=1000, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
-        limit_alphabet=250, show_progress=False))
+    t.train_from_iterator(
+        text,
+        trainers.WordPieceTrainer(
+            vocab_size=1000,
+            special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
+            limit_alphabet=250,
+            show_progress=False,
+        ),
+    )
     t.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
     save(name, t)
 
 
