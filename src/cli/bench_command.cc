@@ -1,0 +1,262 @@
+// surety bench: speed of prefill and decode at several depths and batch sizes, held against the machine's roofs.
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "base/memory_info.h"
+#include "base/random.h"
+#include "cli/bench_roofline.h"
+#include "cli/command.h"
+#include "cli/exit_codes.h"
+#include "cli/forward_driver.h"
+#include "cli/interrupt.h"
+#include "cli/json_out.h"
+#include "cli/model_options.h"
+#include "cli/progress.h"
+#include "cli/roofs.h"
+
+namespace surety::cli {
+namespace {
+
+// One row of the table.
+struct Case {
+  bool prefill = true;
+  int tokens = 0;     // a sequence: prompt tokens, or decoded ones
+  int depth = 0;      // positions already in the cache
+  int sequences = 1;
+};
+
+struct Measured {
+  Case what;
+  std::vector<double> seconds;  // one a repetition, ascending
+  double Median() const { return seconds[seconds.size() / 2]; }
+  double TokPerS(double s) const { return what.sequences * what.tokens / s; }
+};
+
+class BenchCommand final : public Command {
+ public:
+  std::string name() const override { return "bench"; }
+  std::string summary() const override { return "measure prefill and decode speed, with the share of the machine's roofs"; }
+  std::string examples() const override {
+    return "  surety bench\n"
+           "  surety bench -m smollm2-135m-instruct --prompt 512 --gen 64 --depth 0,4096 --sequences 1,4 --json\n"
+           "pp N: prefill of N tokens. tg N: N decode steps. @ D: with D tokens already in the cache.";
+  }
+
+  void Declare(Flags& flags) override {
+    flags.Group("What to measure");
+    flags.Add("--prompt", prompts_, "prompt lengths to prefill; 0: none");
+    flags.Add("--gen", gens_, "numbers of decode steps; 0: none");
+    flags.Add("--depth", depths_, "tokens already in the cache");
+    flags.Add("--sequences", sequences_, "sequences decoded together");
+    flags.Add("-r,--repetitions", repetitions_, "runs of each; the table has median, least and most");
+    flags.Add("--chunk", chunk_, "prompt tokens computed in one step");
+    flags.Add("--quick-roofs", quick_roofs_, "measure the roofs roughly, with little memory");
+    model_.Declare(flags);
+    flags.Add("--kv-type", kv_.kv_type, "how keys and values are kept: f32, f16, bf16 or q8_0");
+    flags.Add("--page-tokens", kv_.page_tokens, "tokens in a page of the KV cache, a multiple of 16");
+    flags.Group("Output");
+    flags.Add("--json", json_, "one JSON object");
+  }
+
+  int Run() override {
+    if (const Status status = Validate(); !status.ok()) return ReportUsage(status);
+    auto opened = OpenModel(model_);
+    if (!opened) return ReportFailure(opened.error());
+    if (opened->local->config().encoder) {
+      return ReportFailure(FailedPreconditionError("bench measures decoders; this model is an encoder"));
+    }
+    roofs_ = MeasureRoofs(opened->local->executor(), quick_roofs_);
+    work_.emplace(opened->local->source(), opened->local->model(), *kv_.Type());
+    if (!json_) PrintHead(*opened);
+    for (const Case& what : Cases(opened->local->config().max_context)) {
+      auto measured = Measure(opened->local->model(), what);
+      if (!measured) return ReportFailure(measured.error());
+      if (!json_) PrintRow(*measured);
+      results_.push_back(*std::move(measured));
+    }
+    if (json_) PrintReport(*opened);
+    return kExitOk;
+  }
+
+ private:
+  Status Validate() const {
+    SURETY_RETURN_IF_ERROR(kv_.Validate());
+    if (repetitions_ < 1) return InvalidArgumentError("--repetitions: at least 1");
+    if (chunk_ < 1) return InvalidArgumentError("--chunk: at least 1");
+    const std::pair<const char*, const std::vector<int>*> lists[] = {
+        {"--prompt", &prompts_}, {"--gen", &gens_}, {"--depth", &depths_}, {"--sequences", &sequences_}};
+    for (const auto& [flag, values] : lists) {
+      for (const int value : *values) {
+        if (value < 0 || value > 10'000'000 || (value == 0 && values == &sequences_)) {
+          return InvalidArgumentError(fmt::format("{}: {} is out of range", flag, value));
+        }
+      }
+    }
+    return OkStatus();
+  }
+
+  std::vector<Case> Cases(int max_context) const {
+    std::vector<Case> cases;
+    for (const int depth : depths_) {
+      for (const int prompt : prompts_) {
+        if (prompt > 0) cases.push_back({true, prompt, depth, 1});
+      }
+      for (const int gen : gens_) {
+        for (const int sequences : sequences_) {
+          if (gen > 0) cases.push_back({false, gen, depth, sequences});
+        }
+      }
+    }
+    std::erase_if(cases, [&](const Case& c) {
+      const bool too_long = c.depth + c.tokens > max_context;
+      if (too_long) {
+        ReportWarning(fmt::format("{} tokens at depth {} do not fit the model's context of {}: left out", c.tokens,
+                                  c.depth, max_context));
+      }
+      return too_long;
+    });
+    return cases;
+  }
+
+  Result<Measured> Measure(model::Model& model, const Case& what) {
+    DriverShape shape;
+    shape.sequences = what.sequences;
+    shape.context = what.depth + what.tokens;
+    shape.max_rows = what.prefill ? std::min(chunk_, what.tokens) : what.sequences;
+    shape.max_outputs = what.sequences;
+    shape.kv_type = *kv_.Type();
+    shape.page_tokens = kv_.page_tokens;
+    SURETY_ASSIGN_OR_RETURN(auto driver, ForwardDriver::Make(model, shape));
+    driver->TouchCache();
+    std::vector<int32_t> tokens(static_cast<size_t>(what.sequences) * static_cast<size_t>(what.tokens));
+    const auto vocab = static_cast<uint64_t>(model.config().vocab_size);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<int32_t>(RandomBits({1, i, RandomPurpose::kWorkload, 0}) % vocab);
+    }
+    Measured measured{what, {}};
+    ProgressLine progress(Name(what), ProgressUnit::kCount, "repetitions");
+    for (int r = -1; r < repetitions_; ++r) {  // the first one warms up and is not counted
+      const int64_t start = Clock::Real().NowNanos();
+      SURETY_RETURN_IF_ERROR(what.prefill ? Prefill(*driver, what, tokens) : Decode(*driver, what, tokens, r < 0));
+      if (r >= 0) measured.seconds.push_back(NanosToSeconds(Clock::Real().NowNanos() - start));
+      progress.Update(r + 1, repetitions_);
+    }
+    std::sort(measured.seconds.begin(), measured.seconds.end());
+    return measured;
+  }
+
+  Status Prefill(ForwardDriver& driver, const Case& what, std::span<const int32_t> tokens) {
+    for (int done = 0; done < what.tokens; done += chunk_) {
+      if (Interrupted()) return CancelledError("interrupted");
+      const int n = std::min(chunk_, what.tokens - done);
+      const bool last = done + n == what.tokens;
+      driver.Forward(tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(n)), what.depth + done,
+                     last ? ForwardDriver::Logits::kLast : ForwardDriver::Logits::kNone);
+    }
+    return OkStatus();
+  }
+
+  Status Decode(ForwardDriver& driver, const Case& what, std::span<const int32_t> tokens, bool warm_up) {
+    const auto n = static_cast<size_t>(what.sequences);
+    const int steps = warm_up ? std::min(what.tokens, 4) : what.tokens;
+    for (int step = 0; step < steps; ++step) {
+      if (Interrupted()) return CancelledError("interrupted");
+      driver.Forward(tokens.subspan(static_cast<size_t>(step) * n, n), what.depth + step, ForwardDriver::Logits::kLast);
+    }
+    return OkStatus();
+  }
+
+  static std::string Name(const Case& what) {
+    std::string name = fmt::format("{}{}", what.prefill ? "pp" : "tg", what.tokens);
+    if (what.depth > 0) name += fmt::format(" @ {}", what.depth);
+    if (what.sequences > 1) name += fmt::format(" x {}", what.sequences);
+    return name;
+  }
+
+  StepWork WorkOf(const Case& what) const {
+    return what.prefill ? work_->Prefill(what.tokens, what.depth, chunk_)
+                        : work_->Decode(what.tokens, what.depth, what.sequences);
+  }
+
+  void PrintHead(const OpenedModel& opened) const {
+    fmt::print("{}, {} on {} threads, weights {}, KV {}\n", model_.model, opened.local->ops().name(),
+               opened.local->executor().n_workers(), HumanBytes(opened.local->model().weight_bytes()), kv_.kv_type);
+    fmt::print("roofs: {:.1f} GB/s read, {:.0f} GFLOP/s fp32 ({}), {:.0f} Gop/s int8 ({})\n\n",
+               roofs_.read_bytes_per_s / 1e9, roofs_.fp32_flop_per_s / 1e9, roofs_.fp32_instruction,
+               roofs_.int8_op_per_s / 1e9, roofs_.int8_instruction);
+    fmt::print("{:<18} {:>10} {:>19} {:>9} {:>9} {:>7}  {}\n", "test", "tok/s", "(min - max)", "GB/s", "Gop/s", "roof",
+               "bound by");
+    std::fflush(stdout);
+  }
+
+  void PrintRow(const Measured& m) const {
+    const StepWork work = WorkOf(m.what);
+    const RoofShare share = ShareOfRoof(work, roofs_, m.Median());
+    const std::string range = fmt::format("({:.1f} - {:.1f})", m.TokPerS(m.seconds.back()), m.TokPerS(m.seconds[0]));
+    fmt::print("{:<18} {:>10.1f} {:>19} {:>9.2f} {:>9.1f} {:>5.0f} %  {}\n", Name(m.what), m.TokPerS(m.Median()), range,
+               work.bytes / m.Median() / 1e9, work.ops() / m.Median() / 1e9, share.share * 100, share.bound_by);
+    std::fflush(stdout);
+  }
+
+  boost::json::object DescribeRow(const Measured& m) const {
+    const StepWork work = WorkOf(m.what);
+    const RoofShare share = ShareOfRoof(work, roofs_, m.Median());
+    const std::string stem = m.what.prefill ? "prefill_tok_per_s" : "decode_tok_per_s";
+    boost::json::object row;
+    row["test"] = Name(m.what);
+    row[m.what.prefill ? "prompt_tokens" : "output_tokens"] = m.what.tokens;
+    row["depth"] = m.what.depth;
+    row["sequences"] = m.what.sequences;
+    row["repetitions"] = m.seconds.size();
+    row[stem] = Rounded(m.TokPerS(m.Median()));
+    row[stem + "_min"] = Rounded(m.TokPerS(m.seconds.back()));
+    row[stem + "_max"] = Rounded(m.TokPerS(m.seconds[0]));
+    row["gb_per_s"] = Rounded(work.bytes / m.Median() / 1e9);
+    row["gop_per_s"] = Rounded(work.ops() / m.Median() / 1e9);
+    row["share_of_roof"] = Rounded(share.share);
+    row["bound_by"] = share.bound_by;
+    return row;
+  }
+
+  void PrintReport(const OpenedModel& opened) const {
+    boost::json::object out;
+    out["version"] = SURETY_VERSION;
+    out["model"] = DescribeModel(opened);
+    out["machine"] = {{"processors", std::thread::hardware_concurrency()},
+                      {"threads", opened.local->executor().n_workers()},
+                      {"isa", std::string(opened.local->ops().name())},
+                      {"processor", ProcessorName()}};
+    out["roofs"] = {{"read_gb_per_s", Rounded(roofs_.read_bytes_per_s / 1e9)},
+                    {"fp32_gflop_per_s", Rounded(roofs_.fp32_flop_per_s / 1e9)},
+                    {"fp32_instruction", roofs_.fp32_instruction},
+                    {"int8_gop_per_s", Rounded(roofs_.int8_op_per_s / 1e9)},
+                    {"int8_instruction", roofs_.int8_instruction}};
+    out["kv_type"] = kv_.kv_type;
+    out["chunk"] = chunk_;
+    boost::json::array rows;
+    for (const Measured& m : results_) rows.push_back(DescribeRow(m));
+    out["results"] = std::move(rows);
+    out["peak_memory_bytes"] = PeakResidentBytes();
+    PrintJson(out);
+  }
+
+  ModelFlags model_;
+  KvFlags kv_;
+  std::vector<int> prompts_ = {128, 512}, gens_ = {64}, depths_ = {0, 4096}, sequences_ = {1, 4};
+  int repetitions_ = 5;
+  int chunk_ = 512;
+  bool quick_roofs_ = false, json_ = false;
+  Roofs roofs_;
+  std::optional<WorkModel> work_;
+  std::vector<Measured> results_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeBenchCommand() { return std::make_unique<BenchCommand>(); }
+
+}  // namespace surety::cli

@@ -1,0 +1,36 @@
+// A subcommand, and the program that chooses among them.
+//
+// Threads: one. Errors: Run prints its own error and returns an exit code (exit_codes.h).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/flags.h"
+
+namespace surety::cli {
+
+class Command {
+ public:
+  virtual ~Command() = default;
+  virtual std::string name() const = 0;      // "run"; "models pull" is a command under "models"
+  virtual std::string summary() const = 0;   // one line
+  virtual std::string examples() const { return {}; }  // shown at the end of its help
+  virtual void Declare(Flags& flags) = 0;
+  virtual int Run() = 0;
+};
+
+std::unique_ptr<Command> MakeRunCommand();
+std::unique_ptr<Command> MakeChatCommand();
+std::unique_ptr<Command> MakeEmbedCommand();
+std::unique_ptr<Command> MakeBenchCommand();
+std::unique_ptr<Command> MakePerplexityCommand();
+std::unique_ptr<Command> MakeInspectCommand();
+std::unique_ptr<Command> MakeVersionCommand();
+std::vector<std::unique_ptr<Command>> MakeModelsCommands();  // "models" first, then those under it
+
+// Parses the command line, runs the chosen command, returns the exit code.
+int RunProgram(int argc, char** argv);
+
+}  // namespace surety::cli

@@ -1,0 +1,186 @@
+// surety embed: texts to vectors, with an encoder model.
+#include <cmath>
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory_info.h"
+#include "cli/command.h"
+#include "cli/exit_codes.h"
+#include "cli/forward_driver.h"
+#include "cli/interrupt.h"
+#include "cli/json_out.h"
+#include "cli/model_options.h"
+#include "cli/progress.h"
+
+namespace surety::cli {
+namespace {
+
+constexpr int64_t kMaxFileBytes = 256 << 20;
+
+// One vector from the hidden states of a text's tokens.
+std::vector<float> Pool(ConstMatrixF hidden, const model::ModelConfig& config) {
+  std::vector<double> sum(static_cast<size_t>(hidden.cols), 0.0);
+  const bool mean = config.pooling == model::Pooling::kMean || config.pooling == model::Pooling::kNone;
+  const int64_t first = mean ? 0 : config.pooling == model::Pooling::kCls ? 0 : hidden.rows - 1;
+  const int64_t n = mean ? hidden.rows : 1;
+  for (int64_t r = first; r < first + n; ++r) {
+    for (int64_t c = 0; c < hidden.cols; ++c) sum[static_cast<size_t>(c)] += hidden.Row(r)[c];
+  }
+  double squares = 0;
+  for (double& value : sum) {
+    value /= static_cast<double>(n);
+    squares += value * value;
+  }
+  const double scale = config.normalise_embedding && squares > 0 ? 1.0 / std::sqrt(squares) : 1.0;
+  std::vector<float> out;
+  for (const double value : sum) out.push_back(static_cast<float>(value * scale));
+  return out;
+}
+
+double Cosine(const std::vector<float>& a, const std::vector<float>& b) {
+  double ab = 0, aa = 0, bb = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ab += static_cast<double>(a[i]) * b[i];
+    aa += static_cast<double>(a[i]) * a[i];
+    bb += static_cast<double>(b[i]) * b[i];
+  }
+  return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : 0.0;
+}
+
+class EmbedCommand final : public Command {
+ public:
+  EmbedCommand() { model_.model = "all-MiniLM-L6-v2"; }
+  std::string name() const override { return "embed"; }
+  std::string summary() const override { return "turn texts into vectors with an encoder model"; }
+  std::string examples() const override {
+    return "  surety embed \"a cat sat\" \"a dog lay\" --cosine\n"
+           "  surety embed -f sentences.txt --json > vectors.json";
+  }
+
+  void Declare(Flags& flags) override {
+    flags.Positional("TEXT", texts_, "the texts");
+    flags.Group("Input and output");
+    flags.Add("-f,--file", file_, "read the texts from a file, one a line");
+    flags.Add("--cosine", cosine_, "print the cosine similarity of each pair instead of the vectors");
+    flags.Add("--truncate", truncate_, "cut texts that are longer than the model can read");
+    flags.Add("--json", json_, "one JSON object");
+    model_.Declare(flags);
+  }
+
+  int Run() override {
+    if (file_) {
+      if (const Status status = ReadTexts(); !status.ok()) return ReportFailure(status);
+    }
+    if (texts_.empty()) return ReportUsage(InvalidArgumentError("give texts, or a file of them with -f"));
+    auto opened = OpenModel(model_);
+    if (!opened) return ReportFailure(opened.error());
+    if (!opened->local->config().encoder) {
+      return ReportFailure(FailedPreconditionError(fmt::format(
+          "{} is not an encoder; embeddings need one, such as all-MiniLM-L6-v2", model_.model)));
+    }
+    if (const Status status = Embed(*opened->local); !status.ok()) return ReportFailure(status);
+    Report(*opened);
+    return kExitOk;
+  }
+
+ private:
+  Status ReadTexts() {
+    SURETY_ASSIGN_OR_RETURN(const std::string all, FileSystem::Real().ReadAll(*file_, kMaxFileBytes));
+    for (size_t at = 0; at < all.size();) {
+      const size_t end = std::min(all.find('\n', at), all.size());
+      std::string line = all.substr(at, end - at);
+      if (line.ends_with('\r')) line.pop_back();
+      if (!line.empty()) texts_.push_back(std::move(line));
+      at = end + 1;
+    }
+    return OkStatus();
+  }
+
+  Status Tokenize(const engine::LocalModel& local, std::vector<std::vector<int32_t>>& ids) {
+    const auto limit = static_cast<size_t>(local.config().max_context);
+    for (size_t i = 0; i < texts_.size(); ++i) {
+      ids.push_back(local.tokenizer().Encode(texts_[i], /*trusted=*/false, {.add_special = true}));
+      if (ids[i].empty()) return InvalidArgumentError(fmt::format("text {} has no tokens", i + 1));
+      n_tokens_ += static_cast<int64_t>(std::min(ids[i].size(), limit));
+      if (ids[i].size() <= limit) continue;
+      if (!truncate_) {
+        return OutOfRangeError(fmt::format("text {} has {} tokens, but the model reads {} at most; --truncate cuts it",
+                                           i + 1, ids[i].size(), limit));
+      }
+      const int32_t last = ids[i].back();  // the closing separator stays
+      ids[i].resize(limit);
+      ids[i].back() = last;
+    }
+    return OkStatus();
+  }
+
+  Status Embed(engine::LocalModel& local) {
+    std::vector<std::vector<int32_t>> ids;
+    SURETY_RETURN_IF_ERROR(Tokenize(local, ids));
+    size_t longest = 0;
+    for (const auto& text : ids) longest = std::max(longest, text.size());
+    DriverShape shape;
+    shape.context = shape.max_rows = shape.max_outputs = static_cast<int>(longest);
+    shape.kv_type = KvType::kF32;
+    SURETY_ASSIGN_OR_RETURN(auto driver, ForwardDriver::Make(local.model(), shape));
+    ProgressLine progress("embedding", ProgressUnit::kCount, "texts");
+    const int64_t start = Clock::Real().NowNanos();
+    for (const auto& text : ids) {
+      if (Interrupted()) return CancelledError("interrupted");
+      const MatrixF hidden = driver->Forward(text, 0, ForwardDriver::Logits::kNone);
+      vectors_.push_back(Pool(hidden, local.config()));
+      progress.Update(static_cast<int64_t>(vectors_.size()), static_cast<int64_t>(ids.size()));
+    }
+    seconds_ = NanosToSeconds(Clock::Real().NowNanos() - start);
+    return OkStatus();
+  }
+
+  void Report(const OpenedModel& opened) {
+    if (json_) {
+      boost::json::object out = DescribeModel(opened);
+      out["dimensions"] = vectors_[0].size();
+      out["tokens"] = n_tokens_;
+      out["tok_per_s"] = Rounded(static_cast<double>(n_tokens_) / seconds_);
+      out["peak_memory_bytes"] = PeakResidentBytes();
+      boost::json::array embeddings, cosine;
+      for (size_t i = 0; i < vectors_.size(); ++i) {
+        embeddings.push_back(boost::json::object{
+            {"text", texts_[i]}, {"embedding", boost::json::array(vectors_[i].begin(), vectors_[i].end())}});
+        boost::json::array row;
+        for (const auto& other : vectors_) row.push_back(Cosine(vectors_[i], other));
+        cosine.push_back(std::move(row));
+      }
+      out["embeddings"] = std::move(embeddings);
+      if (cosine_) out["cosine"] = std::move(cosine);
+      PrintJson(out);
+      return;
+    }
+    for (size_t i = 0; i < vectors_.size(); ++i) {
+      std::string line;
+      if (cosine_) {
+        for (const auto& other : vectors_) line += fmt::format("{:8.4f}", Cosine(vectors_[i], other));
+        fmt::print("{}  {}\n", line, texts_[i]);
+      } else {
+        for (const float value : vectors_[i]) line += fmt::format("{}{}", line.empty() ? "" : " ", value);
+        fmt::print("{}\n", line);
+      }
+    }
+  }
+
+  ModelFlags model_;
+  std::vector<std::string> texts_;
+  std::optional<std::string> file_;
+  bool cosine_ = false, truncate_ = false, json_ = false;
+  std::vector<std::vector<float>> vectors_;
+  int64_t n_tokens_ = 0;
+  double seconds_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeEmbedCommand() { return std::make_unique<EmbedCommand>(); }
+
+}  // namespace surety::cli

@@ -1,0 +1,49 @@
+#include "cli/exit_codes.h"
+
+#include <cstdio>
+
+#include <fmt/core.h>
+
+#include "cli/progress.h"
+
+namespace surety::cli {
+namespace {
+
+// Messages of file formats may quote bytes of the file: keep control characters off the terminal.
+std::string Printable(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte == '\n' || byte == '\t' || (byte >= 0x20 && byte != 0x7F)) {
+      out += c;
+    } else {
+      out += fmt::format("\\x{:02x}", byte);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+int ReportFailure(const Status& status) {
+  ClearProgressLine();
+  if (status.code() == StatusCode::kCancelled) {
+    fmt::print(stderr, "surety: interrupted\n");
+    return kExitInterrupted;
+  }
+  fmt::print(stderr, "surety: error: {}\n", Printable(status.message()));
+  return kExitFailure;
+}
+
+int ReportUsage(const Status& status) {
+  ClearProgressLine();
+  fmt::print(stderr, "surety: error: {}\n", Printable(status.message()));
+  return kExitUsage;
+}
+
+void ReportWarning(std::string_view message) {
+  ClearProgressLine();
+  fmt::print(stderr, "surety: warning: {}\n", Printable(message));
+}
+
+}  // namespace surety::cli

@@ -1,0 +1,22 @@
+// What the process answers to its caller. Part of the interface (docs/cli.md): append, never renumber.
+#pragma once
+
+#include <string_view>
+
+#include "base/status.h"
+
+namespace surety::cli {
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailure = 1;      // the work could not be done; the reason is on stderr
+inline constexpr int kExitUsage = 2;        // the command line itself is wrong
+inline constexpr int kExitInterrupted = 130;  // Ctrl-C or SIGTERM
+
+// "surety: error: message" on stderr, and the code that goes with it: kExitInterrupted for kCancelled, else
+// kExitFailure.
+int ReportFailure(const Status& status);
+// The same for a mistake on the command line: kExitUsage.
+int ReportUsage(const Status& status);
+void ReportWarning(std::string_view message);
+
+}  // namespace surety::cli

@@ -1,0 +1,183 @@
+// The command line as a whole: subcommands, help, and what to say about a mistake.
+#include <clocale>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "base/nearest_name.h"
+#include "cli/command.h"
+#include "cli/exit_codes.h"
+#include "cli/interrupt.h"
+
+namespace surety::cli {
+namespace {
+
+class CliFlags final : public Flags {
+ public:
+  explicit CliFlags(CLI::App* app) : app_(app) {}
+
+  void Group(const std::string& title) override { group_ = title; }
+  void Add(const std::string& names, bool& value, const std::string& help) override {
+    app_->add_flag(names, value, help)->group(group_);
+  }
+  void Add(const std::string& names, int& value, const std::string& help) override { Option(names, value, help); }
+  void Add(const std::string& names, uint64_t& value, const std::string& help) override { Option(names, value, help); }
+  void Add(const std::string& names, double& value, const std::string& help) override { Option(names, value, help); }
+  void Add(const std::string& names, std::string& value, const std::string& help) override {
+    Option(names, value, help);
+  }
+  void Add(const std::string& names, std::optional<int>& value, const std::string& help) override {
+    app_->add_option(names, value, help)->group(group_);
+  }
+  void Add(const std::string& names, std::optional<double>& value, const std::string& help) override {
+    app_->add_option(names, value, help)->group(group_);
+  }
+  void Add(const std::string& names, std::optional<std::string>& value, const std::string& help) override {
+    app_->add_option(names, value, help)->group(group_);
+  }
+  void Add(const std::string& names, std::vector<std::string>& value, const std::string& help) override {
+    app_->add_option(names, value, help)->allow_extra_args(false)->group(group_);
+  }
+  void Add(const std::string& names, std::vector<int>& value, const std::string& help) override {
+    app_->add_option(names, value, help)->delimiter(',')->allow_extra_args(false)->capture_default_str()->group(group_);
+  }
+  void Positional(const std::string& name, std::string& value, bool required, const std::string& help) override {
+    app_->add_option(name, value, help)->required(required);
+  }
+  void Positional(const std::string& name, std::vector<std::string>& value, const std::string& help) override {
+    app_->add_option(name, value, help);
+  }
+
+ private:
+  template <typename T>
+  void Option(const std::string& names, T& value, const std::string& help) {
+    app_->add_option(names, value, help)->capture_default_str()->group(group_);
+  }
+
+  CLI::App* app_;
+  std::string group_ = "Options";
+};
+
+struct Entry {
+  CLI::App* app = nullptr;
+  std::unique_ptr<Command> command;
+};
+
+class Program {
+ public:
+  Program() : root_("surety: run language models on this machine's processors.", "surety") {
+    root_.set_version_flag("--version", "surety " SURETY_VERSION);
+    root_.footer("Start with:\n  surety models\n  surety chat\n  surety run -p \"Why is the sky blue?\"\n\n"
+                 "Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted.");
+  }
+
+  void Add(std::unique_ptr<Command> command) {
+    const std::string full_name = command->name();
+    CLI::App* parent = &root_;
+    std::string name = full_name;
+    if (const size_t space = full_name.find(' '); space != std::string::npos) {
+      parent = root_.get_subcommand(full_name.substr(0, space));
+      name = full_name.substr(space + 1);
+    }
+    CLI::App* app = parent->add_subcommand(name, command->summary());
+    if (const std::string examples = command->examples(); !examples.empty()) app->footer("Examples:\n" + examples);
+    CliFlags flags(app);
+    command->Declare(flags);
+    entries_.push_back({app, std::move(command)});
+  }
+
+  int Run(int argc, char** argv) {
+    if (argc <= 1) {
+      fmt::print("{}", root_.help());
+      return kExitUsage;
+    }
+    try {
+      root_.parse(argc, argv);
+    } catch (const CLI::Success& success) {  // --help, --version
+      return root_.exit(success);
+    } catch (const CLI::ParseError& error) {
+      return Explain(argc, argv, error.what());
+    }
+    for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {  // the innermost first
+      if (entry->app->parsed()) return entry->command->Run();
+    }
+    return ReportUsage(InvalidArgumentError("no command given; see surety --help"));
+  }
+
+ private:
+  // The subcommand that the arguments lead to, and the index of its first own argument.
+  std::pair<CLI::App*, int> Chosen(int argc, char** argv) {
+    CLI::App* app = &root_;
+    int i = 1;
+    for (; i < argc; ++i) {
+      CLI::App* next = nullptr;
+      for (CLI::App* sub : app->get_subcommands([](CLI::App*) { return true; })) {
+        if (sub->get_name() == argv[i]) next = sub;
+      }
+      if (next == nullptr) break;
+      app = next;
+    }
+    return {app, i};
+  }
+
+  static std::vector<std::string> LongNames(CLI::App* app) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+    return names;
+  }
+
+  static std::string Hint(const std::string& name, const std::vector<std::string>& known) {
+    const std::string nearest = NearestName(name, known);
+    return nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest);
+  }
+
+  int Explain(int argc, char** argv, const std::string& what) {
+    const auto [app, first] = Chosen(argc, argv);
+    const std::string path = app == &root_ ? "surety" : "surety " + app->get_name();
+    const std::string see = fmt::format(" (see {} --help)", path);
+    if (app == &root_ && first < argc && argv[first][0] != '-') {
+      std::vector<std::string> known;
+      for (CLI::App* sub : root_.get_subcommands([](CLI::App*) { return true; })) known.push_back(sub->get_name());
+      return ReportUsage(InvalidArgumentError(
+          fmt::format("unknown command '{}'{}{}", argv[first], Hint(argv[first], known), see)));
+    }
+    const std::vector<std::string> known = LongNames(app);
+    for (int i = first; i < argc; ++i) {
+      std::string name = argv[i];
+      if (!name.starts_with("--") || name == "--") continue;
+      name = name.substr(0, name.find('='));
+      if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+      return ReportUsage(InvalidArgumentError(fmt::format("unknown flag '{}'{}{}", name, Hint(name, known), see)));
+    }
+    return ReportUsage(InvalidArgumentError(what + see));
+  }
+
+  CLI::App root_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace
+
+int RunProgram(int argc, char** argv) {
+  std::setlocale(LC_CTYPE, "");
+  InstallInterruptHandlers();
+  Program program;
+  program.Add(MakeRunCommand());
+  program.Add(MakeChatCommand());
+  program.Add(MakeEmbedCommand());
+  program.Add(MakeBenchCommand());
+  program.Add(MakePerplexityCommand());
+  program.Add(MakeInspectCommand());
+  for (auto& command : MakeModelsCommands()) program.Add(std::move(command));
+  program.Add(MakeVersionCommand());
+  return program.Run(argc, argv);
+}
+
+}  // namespace surety::cli

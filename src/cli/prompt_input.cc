@@ -1,0 +1,71 @@
+#include "cli/prompt_input.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "cli/interrupt.h"
+
+namespace surety::cli {
+namespace {
+
+constexpr size_t kMaxPromptBytes = 64 << 20;
+
+}  // namespace
+
+Result<std::string> ReadPromptFromStdin() {
+  std::string text;
+  char piece[65536];
+  while (true) {
+    const ssize_t n = read(STDIN_FILENO, piece, sizeof(piece));
+    if (n == 0) break;
+    if (n < 0) {
+      if (errno == EINTR && Interrupted()) return Error(CancelledError("interrupted"));
+      if (errno == EINTR) continue;
+      return Error(IoError(fmt::format("standard input: {}", std::strerror(errno))));
+    }
+    text.append(piece, static_cast<size_t>(n));
+    if (text.size() > kMaxPromptBytes) return Error(InvalidArgumentError("the prompt is longer than 64 MiB"));
+  }
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+LineOutcome LineReader::Next(std::string& line, int timeout_ms) {
+  while (true) {
+    const size_t newline = held_.find('\n');
+    if (newline != std::string::npos || (ended_ && !held_.empty())) {
+      line = held_.substr(0, newline);
+      held_.erase(0, newline == std::string::npos ? held_.size() : newline + 1);
+      if (line.ends_with('\r')) line.pop_back();
+      return LineOutcome::kLine;
+    }
+    if (ended_ || held_.size() > kMaxPromptBytes) return LineOutcome::kEnd;
+    if (Interrupted()) return LineOutcome::kInterrupted;
+    pollfd waiting = {STDIN_FILENO, POLLIN, 0};
+    const int ready = poll(&waiting, 1, timeout_ms);
+    if (ready == 0) return LineOutcome::kTimeout;
+    if (ready < 0) {
+      if (Interrupted()) return LineOutcome::kInterrupted;
+      if (errno == EINTR) continue;
+      return LineOutcome::kEnd;
+    }
+    char piece[4096];
+    const ssize_t n = read(STDIN_FILENO, piece, sizeof(piece));
+    if (n < 0 && Interrupted()) return LineOutcome::kInterrupted;
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      const bool terminal = isatty(STDIN_FILENO) == 1;
+      if (terminal && held_.empty()) return LineOutcome::kEnd;  // Ctrl-D: more may come later
+      ended_ = true;
+      continue;
+    }
+    held_.append(piece, static_cast<size_t>(n));
+  }
+}
+
+}  // namespace surety::cli

@@ -1,0 +1,25 @@
+// What this machine can do at most, measured: the roofs that benchmark figures are held against.
+//
+// Units: bytes, floating-point operations and integer operations a second; a multiply-add counts as two operations.
+// Threads: one caller; uses the executor's workers.
+// Source: the roofline model of Williams, Waterman, Patterson, CACM 2009.
+#pragma once
+
+#include <string>
+
+#include "base/executor.h"
+
+namespace surety::cli {
+
+struct Roofs {
+  double read_bytes_per_s = 0;   // all workers reading memory far larger than any cache
+  double fp32_flop_per_s = 0;    // fused multiply-adds in registers
+  double int8_op_per_s = 0;      // 8-bit products summed in 32 bits, the best instruction the processor has
+  std::string fp32_instruction;  // "avx2 fma", ...
+  std::string int8_instruction;  // "avx2 maddubs", "avx512 vpdpbusd", ...
+};
+
+// About a second. `quick` reads less memory (tests).
+Roofs MeasureRoofs(Executor& executor, bool quick);
+
+}  // namespace surety::cli
