@@ -5,7 +5,8 @@ Usage: llama_cpp_kl.py MODEL.gguf REFERENCE.safetensors [--flash-attn] [--n-batc
 REFERENCE is the output of reference_logits.py. Prints one JSON object. `mean_kl` is KL(reference
 || candidate) in nats, averaged over positions, computed in double; `top1_agreement` the share of
 positions with the same most likely id; `cross_entropy` that of the candidate on the true next
-tokens (`reference_cross_entropy` the reference's own).
+tokens (`reference_cross_entropy` the reference's own). `mean_kl_after_first` leaves out position
+0, where a lone first token can have activations so large that rounding them changes everything.
 """
 
 import argparse
@@ -40,6 +41,7 @@ def compare(reference, candidate_rows, tokens):
     return {
         "positions": len(tokens),
         "mean_kl": float(np.mean(total["kl"])),
+        "mean_kl_after_first": float(np.mean(total["kl"][1:])),
         "p99_kl": float(np.quantile(total["kl"], 0.99)),
         "max_kl": float(np.max(total["kl"])),
         "top1_agreement": float(np.mean(total["same"])),
