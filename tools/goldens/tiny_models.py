@@ -47,7 +47,7 @@ LLAMA3_ROPE = dict(
 YARN = dict(
     rope_type="yarn",
     factor=4.0,
-    original_max_position_embeddings=64,
+    original_max_position_embeddings=4096,
     beta_fast=32,
     beta_slow=1,
     mscale=1.0,
@@ -69,7 +69,7 @@ MLA = dict(
     num_experts_per_tok=2,
     moe_intermediate_size=16,
     first_k_dense_replace=1,
-    max_position_embeddings=256,
+    max_position_embeddings=16384,
     bos_token_id=1,
     eos_token_id=2,
     pad_token_id=0,
@@ -165,7 +165,8 @@ MODELS = {
     ),
     # as DeepSeek-V2: query compression, groups by their best expert, scaled experts
     "deepseek_v2-groups": lambda: tf.DeepseekV2Config(
-        **MLA,
+        # more experts than groups: with as many, the best experts' groups are always the best groups
+        **{**MLA, "num_experts_per_tok": 3},
         num_hidden_layers=2,
         q_lora_rank=32,
         n_group=4,
