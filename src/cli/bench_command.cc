@@ -39,7 +39,9 @@ struct Measured {
 class BenchCommand final : public Command {
  public:
   std::string name() const override { return "bench"; }
-  std::string summary() const override { return "measure prefill and decode speed, with the share of the machine's roofs"; }
+  std::string summary() const override {
+    return "measure prefill and decode speed, with the share of the machine's roofs";
+  }
   std::string examples() const override {
     return "  surety bench\n"
            "  surety bench -m smollm2-135m-instruct --prompt 512 --gen 64 --depth 0,4096 --sequences 1,4 --json\n"

@@ -21,8 +21,8 @@ bool MostlyQuantised(const model::ModelSource& source) {
 
 WorkModel::WorkModel(const model::ModelSource& source, const model::Model& model, KvType kv_type)
     : config_(model.config()), weight_bytes_(static_cast<double>(model.bytes_per_decoded_token())),
-      row_macs_(static_cast<double>(model.macs_per_row())), logit_macs_(static_cast<double>(model.macs_per_logit_row())),
-      int8_(MostlyQuantised(source)) {
+      row_macs_(static_cast<double>(model.macs_per_row())),
+      logit_macs_(static_cast<double>(model.macs_per_logit_row())), int8_(MostlyQuantised(source)) {
   const KvLayout layout = config_.KvLayoutFor(kv_type, 16);
   kv_bytes_per_layer_token_ = layout.BytesPerToken() / layout.n_layers;
   const int v_dim = layout.latent ? config_.mla.kv_rank : layout.v_dim;

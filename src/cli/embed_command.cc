@@ -1,4 +1,5 @@
 // surety embed: texts to vectors, with an encoder model.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -9,36 +10,17 @@
 #include "base/memory_info.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
-#include "cli/forward_driver.h"
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
 #include "cli/model_options.h"
 #include "cli/progress.h"
+#include "engine/embedder.h"
 
 namespace surety::cli {
 namespace {
 
 constexpr int64_t kMaxFileBytes = 256 << 20;
-
-// One vector from the hidden states of a text's tokens.
-std::vector<float> Pool(ConstMatrixF hidden, const model::ModelConfig& config) {
-  std::vector<double> sum(static_cast<size_t>(hidden.cols), 0.0);
-  const bool mean = config.pooling == model::Pooling::kMean || config.pooling == model::Pooling::kNone;
-  const int64_t first = mean ? 0 : config.pooling == model::Pooling::kCls ? 0 : hidden.rows - 1;
-  const int64_t n = mean ? hidden.rows : 1;
-  for (int64_t r = first; r < first + n; ++r) {
-    for (int64_t c = 0; c < hidden.cols; ++c) sum[static_cast<size_t>(c)] += hidden.Row(r)[c];
-  }
-  double squares = 0;
-  for (double& value : sum) {
-    value /= static_cast<double>(n);
-    squares += value * value;
-  }
-  const double scale = config.normalise_embedding && squares > 0 ? 1.0 / std::sqrt(squares) : 1.0;
-  std::vector<float> out;
-  for (const double value : sum) out.push_back(static_cast<float>(value * scale));
-  return out;
-}
+constexpr size_t kTextsAtOnce = 64;  // between two looks at Ctrl-C
 
 double Cosine(const std::vector<float>& a, const std::vector<float>& b) {
   double ab = 0, aa = 0, bb = 0;
@@ -120,18 +102,14 @@ class EmbedCommand final : public Command {
   Status Embed(engine::LocalModel& local) {
     std::vector<std::vector<int32_t>> ids;
     SURETY_RETURN_IF_ERROR(Tokenize(local, ids));
-    size_t longest = 0;
-    for (const auto& text : ids) longest = std::max(longest, text.size());
-    DriverShape shape;
-    shape.context = shape.max_rows = shape.max_outputs = static_cast<int>(longest);
-    shape.kv_type = KvType::kF32;
-    SURETY_ASSIGN_OR_RETURN(auto driver, ForwardDriver::Make(local.model(), shape));
+    SURETY_ASSIGN_OR_RETURN(auto embedder, engine::Embedder::Make(local));
     ProgressLine progress("embedding", ProgressUnit::kCount, "texts");
     const int64_t start = Clock::Real().NowNanos();
-    for (const auto& text : ids) {
+    for (size_t done = 0; done < ids.size(); done += kTextsAtOnce) {
       if (Interrupted()) return CancelledError("interrupted");
-      const MatrixF hidden = driver->Forward(text, 0, ForwardDriver::Logits::kNone);
-      vectors_.push_back(Pool(hidden, local.config()));
+      const size_t n = std::min(kTextsAtOnce, ids.size() - done);
+      SURETY_ASSIGN_OR_RETURN(auto embeddings, embedder->EmbedTokens(std::span(ids).subspan(done, n)));
+      for (engine::Embedding& embedding : embeddings) vectors_.push_back(std::move(embedding.values));
       progress.Update(static_cast<int64_t>(vectors_.size()), static_cast<int64_t>(ids.size()));
     }
     seconds_ = NanosToSeconds(Clock::Real().NowNanos() - start);

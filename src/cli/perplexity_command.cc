@@ -27,7 +27,9 @@ constexpr int64_t kLogitBytes = 64 << 20;  // of one step's logits
 class PerplexityCommand final : public Command {
  public:
   std::string name() const override { return "perplexity"; }
-  std::string summary() const override { return "measure how well a model predicts a text, or agrees with a reference"; }
+  std::string summary() const override {
+    return "measure how well a model predicts a text, or agrees with a reference";
+  }
   std::string examples() const override {
     return "  surety perplexity -f book.txt\n"
            "  surety perplexity -f book.txt --context 512 --json\n"
@@ -52,7 +54,9 @@ class PerplexityCommand final : public Command {
 
   int Run() override {
     if (!file_ && !reference_path_) return ReportUsage(InvalidArgumentError("give a text with -f, or --logits FILE"));
-    if (file_ && reference_path_) return ReportUsage(InvalidArgumentError("the tokens of --logits are the text: no -f"));
+    if (file_ && reference_path_) {
+      return ReportUsage(InvalidArgumentError("the tokens of --logits are the text: no -f"));
+    }
     if (context_ < 0 || context_ == 1 || max_tokens_ < 0) {
       return ReportUsage(InvalidArgumentError("--context: at least 2 tokens, or 0; --max-tokens: a count"));
     }
@@ -86,7 +90,8 @@ class PerplexityCommand final : public Command {
       tokens_.resize(static_cast<size_t>(max_tokens_));
     }
     for (const int32_t token : tokens_) {
-      if (token < 0 || token >= vocab) return InvalidArgumentError(fmt::format("token {} is not in 0..{}", token, vocab - 1));
+      if (token >= 0 && token < vocab) continue;
+      return InvalidArgumentError(fmt::format("token {} is not in 0..{}", token, vocab - 1));
     }
     if (tokens_.size() < 2) return InvalidArgumentError("the text has fewer than two tokens");
     return OkStatus();
@@ -125,7 +130,7 @@ class PerplexityCommand final : public Command {
       if (Interrupted()) return CancelledError("interrupted");
       const int position = done % context_;
       const int count = std::min({rows, context_ - position, n - done});
-      const std::span<const int32_t> step = std::span(tokens_).subspan(static_cast<size_t>(done), static_cast<size_t>(count));
+      const auto step = std::span(tokens_).subspan(static_cast<size_t>(done), static_cast<size_t>(count));
       SURETY_RETURN_IF_ERROR(Score(driver->Forward(step, position, ForwardDriver::Logits::kAll), done));
       done += count;
       progress.Update(done, n);
@@ -152,7 +157,9 @@ class PerplexityCommand final : public Command {
         reference_->Row(static_cast<int64_t>(index), reference_row_);
         divergences_.push_back(KlDivergence(reference_row_, row));
         if (ArgMax(reference_row_) == ArgMax(row)) ++n_agree_;
-        if (index + 1 < tokens_.size()) reference_log_probability_ += LogProbability(reference_row_, tokens_[index + 1]);
+        if (index + 1 < tokens_.size()) {
+          reference_log_probability_ += LogProbability(reference_row_, tokens_[index + 1]);
+        }
       }
       if (writer_) SURETY_RETURN_IF_ERROR(writer_->Append(row));
     }

@@ -1,0 +1,64 @@
+# surety: make run, make test, make help.
+
+MODEL ?= qwen2.5-coder-0.5b-instruct
+TEST_MODEL := smollm2-135m-instruct
+BUILD := build
+JOBS ?= $(shell nproc)
+CMAKE := cmake -G Ninja -Wno-dev --log-level=WARNING
+SURETY := $(BUILD)/bin/surety
+CTEST := ctest --output-on-failure -j $(JOBS)
+FUZZ_SECONDS ?= 20
+
+export PROMPT
+.DEFAULT_GOAL := help
+.PHONY: help run build test sanitize tsan fuzz bench check packages clean $(BUILD)-all
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo '  make run MODEL=smollm2-135m-instruct PROMPT="Why is the sky blue?"'
+
+run: packages ## install what is missing, build, fetch the model, answer a first question, chat
+	@tools/quickstart "$(MODEL)"
+
+packages:
+	@tools/install_packages build
+
+build: packages ## build the program: build/bin/surety
+	@tools/build_program $(BUILD)
+
+$(BUILD)-all: packages
+	@[ -f $(BUILD)/build.ninja ] || $(CMAKE) -S . -B $(BUILD) -DCMAKE_BUILD_TYPE=Release
+	@ninja -C $(BUILD) -j $(JOBS)
+
+test: $(BUILD)-all ## all tests: unit, golden, end to end, layers, style, documents
+	@$(SURETY) models pull $(TEST_MODEL) >/dev/null
+	@cd $(BUILD) && $(CTEST)
+
+check: ## layers, style and documents alone
+	@tools/layer_check.py && tools/style_check.py && tools/doc_check.py
+
+sanitize: packages ## unit tests with AddressSanitizer and UndefinedBehaviorSanitizer
+	@[ -f $(BUILD)-asan/build.ninja ] || $(CMAKE) -S . -B $(BUILD)-asan -DCMAKE_BUILD_TYPE=Sanitize \
+	  -DCMAKE_CXX_FLAGS_SANITIZE="-O1 -g1" -DSURETY_SANITIZE=address,undefined
+	@ninja -C $(BUILD)-asan -j $(JOBS)
+	@cd $(BUILD)-asan && $(CTEST) -L unit
+
+tsan: packages ## unit tests with ThreadSanitizer
+	@[ -f $(BUILD)-tsan/build.ninja ] || $(CMAKE) -S . -B $(BUILD)-tsan -DCMAKE_BUILD_TYPE=Sanitize \
+	  -DCMAKE_CXX_FLAGS_SANITIZE="-O1 -g1" -DSURETY_SANITIZE=thread
+	@ninja -C $(BUILD)-tsan -j $(JOBS)
+	@cd $(BUILD)-tsan && $(CTEST) -L unit
+
+fuzz: ## each fuzz target for FUZZ_SECONDS (20) over its corpus; needs clang
+	@tools/install_packages build fuzz
+	@[ -f $(BUILD)-fuzz/build.ninja ] || $(CMAKE) -S . -B $(BUILD)-fuzz -DCMAKE_BUILD_TYPE=Sanitize \
+	  -DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_CXX_FLAGS_SANITIZE="-O1 -g1" -DSURETY_TESTS=OFF -DSURETY_FUZZERS=ON \
+	  -DSURETY_SANITIZE=address,undefined,fuzzer-no-link
+	@tools/fuzz_smoke $(BUILD)-fuzz $(FUZZ_SECONDS) $(JOBS)
+
+bench: build ## speed of the model on this machine: MODEL=name
+	@$(SURETY) models pull $(MODEL) >/dev/null
+	@$(SURETY) bench -m $(MODEL)
+
+clean: ## remove everything that was built (models stay)
+	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-fuzz .cache
