@@ -14,7 +14,7 @@ bool MayBeIgnored(std::string_view name, const ModelConfig& config) {
   if (name.ends_with(".attn_rot_embd.weight") || name.ends_with(".attn_rot_embd")) return true;  // recomputed
   if (config.encoder && name.starts_with("cls")) return true;                                     // classifier heads
   // Layers past the last, which hold a model's own draft (multi-token prediction).
-  if (!name.starts_with("blk.")) return false;
+  if (config.architecture != "deepseek2" || !name.starts_with("blk.")) return false;
   name.remove_prefix(4);
   int64_t layer = 0;
   size_t digits = 0;

@@ -122,7 +122,7 @@ class GgufParser {
     if (bytes_.empty()) return OutOfRangeError("'" + file_.path() + "': byte 0: the file is empty");
     SURETY_ASSIGN_OR_RETURN(const uint32_t magic, Read<uint32_t>("the magic number"));
     if (magic != kMagic) {
-      if (magic == __builtin_bswap32(kMagic)) return Corrupt(0, "reversed magic 'FUGG': not a GGUF file of this byte order");
+      if (magic == __builtin_bswap32(kMagic)) return Corrupt(0, "'FUGG', a GGUF magic number in reverse byte order");
       return Corrupt(0, "not a GGUF file (its first four bytes are not 'GGUF')");
     }
     SURETY_ASSIGN_OR_RETURN(const uint32_t version, Read<uint32_t>("the version"));

@@ -311,7 +311,9 @@ Result<GenerationDefaults> GenerationDefaultsFromGguf(const GgufFile& file) {
     SURETY_ASSIGN_OR_RETURN(const int64_t top_k, file.Int("general.sampling.top_k"));
     defaults.top_k = static_cast<int>(std::clamp<int64_t>(top_k, 0, INT32_MAX));
   }
-  for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+  constexpr const char* kEndKeys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                      "tokenizer.ggml.eom_token_id"};
+  for (const char* key : kEndKeys) {
     if (file.Find(key) == nullptr) continue;
     SURETY_ASSIGN_OR_RETURN(const int64_t id, file.Int(key));
     if (id < 0 || id > INT32_MAX) continue;  // writers put -1 (or its unsigned form) where a model has no such token
