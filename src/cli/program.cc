@@ -138,13 +138,24 @@ class Program {
     return nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest);
   }
 
+  // "Could not convert: --seed = x" in this program's words.
+  static std::string Plain(const std::string& what) {
+    constexpr std::string_view kConversion = "Could not convert: ";
+    const size_t equals = what.find(" = ");
+    if (!what.starts_with(kConversion) || equals == std::string::npos) return what;
+    return fmt::format("{}: '{}' is not a value that it can take",
+                       what.substr(kConversion.size(), equals - kConversion.size()), what.substr(equals + 3));
+  }
+
   int Explain(int argc, char** argv, const std::string& what) {
     const auto [app, first] = Chosen(argc, argv);
-    const std::string path = app == &root_ ? "surety" : "surety " + app->get_name();
+    std::string path = "surety";
+    for (int i = 1; i < first; ++i) path += fmt::format(" {}", argv[i]);
     const std::string see = fmt::format(" (see {} --help)", path);
-    if (app == &root_ && first < argc && argv[first][0] != '-') {
+    const auto subcommands = app->get_subcommands([](CLI::App*) { return true; });
+    if (!subcommands.empty() && first < argc && argv[first][0] != '-') {
       std::vector<std::string> known;
-      for (CLI::App* sub : root_.get_subcommands([](CLI::App*) { return true; })) known.push_back(sub->get_name());
+      for (CLI::App* sub : subcommands) known.push_back(sub->get_name());
       return ReportUsage(InvalidArgumentError(
           fmt::format("unknown command '{}'{}{}", argv[first], Hint(argv[first], known), see)));
     }
@@ -156,7 +167,7 @@ class Program {
       if (std::find(known.begin(), known.end(), name) != known.end()) continue;
       return ReportUsage(InvalidArgumentError(fmt::format("unknown flag '{}'{}{}", name, Hint(name, known), see)));
     }
-    return ReportUsage(InvalidArgumentError(what + see));
+    return ReportUsage(InvalidArgumentError(Plain(what) + see));
   }
 
   CLI::App root_;
