@@ -3,6 +3,8 @@
 #include <array>
 #include <string>
 
+#include "kernels/cpu/matmul_targets.h"
+// After matmul_targets.
 #include "hwy/targets.h"
 
 namespace surety::kernels::cpu {

@@ -1,0 +1,250 @@
+#include "kernels/cpu/matmul.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "kernels/cpu/matmul_kernels.h"
+#include "kernels/cpu/packed_matrix.h"
+#include "kernels/cpu/quantized_x.h"
+
+namespace surety::kernels::cpu {
+namespace {
+
+constexpr int64_t kMaxRowBlock = 240;  // rows whose sums stand in a worker's scratch; a multiple of every tile
+constexpr int64_t kMinRowBlock = 72;
+constexpr int64_t kRowUnit = 24;
+constexpr int64_t kRowBlockBytes = 256 << 10;   // of x: half of a common L2 cache
+constexpr int64_t kUnitsPerWorker = 8;          // pieces of work for each, to even out their speeds
+constexpr int64_t kMinUnitBytes = 8 << 10;      // of weights in a piece
+constexpr int64_t kSerialBytes = 24 << 10;      // weights times rows that are not worth waking a worker
+constexpr int64_t kSerialQuantize = 4 << 10;    // elements of x that the caller rounds alone
+
+struct alignas(64) Scratch {
+  float acc[kMaxRowBlock * kGroup];
+  union {
+    PanelBlock panel[kPanelBlocks];
+    float floats[kChunk * kGroup];
+  };
+};
+
+const CpuPackedMatrix& WeightOf(const MatMulTask& task) { return static_cast<const CpuPackedMatrix&>(*task.weight); }
+
+// The work of one call, cut into units: a range of one task's groups for a range of rows.
+struct Plan {
+  ConstMatrixF x;
+  std::span<const MatMulTask> tasks;
+  XBlock* xq = nullptr;  // null: no task is quantised
+  int64_t blocks_per_row = 0;
+  int64_t row_block = 0;
+  int64_t unit_bytes = 0;
+  int64_t units_per_row_block = 0;
+  int64_t n_units = 0;
+
+  int64_t GroupsPerUnit(const CpuPackedMatrix& w) const {
+    const int64_t groups = std::max<int64_t>(1, unit_bytes / w.group_bytes());
+    return IsFloat(w.dtype()) && x.rows == 1 ? (groups + kFloatGroups - 1) / kFloatGroups * kFloatGroups : groups;
+  }
+  int64_t UnitsOf(const CpuPackedMatrix& w) const {
+    const int64_t groups = GroupsPerUnit(w);
+    return (w.n_groups() + groups - 1) / groups;
+  }
+};
+
+struct Unit {
+  const MatMulTask* task;
+  int64_t first_group, n_groups;
+  int64_t first_row, n_rows;
+};
+
+Plan MakePlan(ConstMatrixF x, std::span<const MatMulTask> tasks, XBlock* xq, int n_workers) {
+  Plan plan;
+  plan.x = x;
+  plan.tasks = tasks;
+  plan.blocks_per_row = x.cols / kBlock;
+  int64_t weight_bytes = 0;
+  bool quantized = false;
+  for (const MatMulTask& task : tasks) {
+    const CpuPackedMatrix& w = WeightOf(task);
+    weight_bytes += w.n_groups() * w.group_bytes();
+    quantized |= !IsFloat(w.dtype());
+  }
+  plan.xq = quantized ? xq : nullptr;
+  const int64_t row_bytes = quantized ? plan.blocks_per_row * static_cast<int64_t>(sizeof(XBlock)) : x.cols * 4;
+  const int64_t most = std::clamp(kRowBlockBytes / row_bytes, kMinRowBlock, kMaxRowBlock) / kRowUnit * kRowUnit;
+  const int64_t n_row_blocks = (x.rows + most - 1) / most;
+  plan.row_block = ((x.rows + n_row_blocks - 1) / n_row_blocks + kRowUnit - 1) / kRowUnit * kRowUnit;
+  plan.unit_bytes = std::max(weight_bytes / (kUnitsPerWorker * n_workers), kMinUnitBytes);
+  for (const MatMulTask& task : tasks) plan.units_per_row_block += plan.UnitsOf(WeightOf(task));
+  plan.n_units = plan.units_per_row_block * ((x.rows + plan.row_block - 1) / plan.row_block);
+  return plan;
+}
+
+Unit UnitAt(const Plan& plan, int64_t index) {
+  Unit unit;
+  unit.first_row = index / plan.units_per_row_block * plan.row_block;
+  unit.n_rows = std::min(plan.row_block, plan.x.rows - unit.first_row);
+  index %= plan.units_per_row_block;
+  for (const MatMulTask& task : plan.tasks) {
+    const CpuPackedMatrix& w = WeightOf(task);
+    const int64_t units = plan.UnitsOf(w);
+    if (index < units) {
+      unit.task = &task;
+      unit.first_group = index * plan.GroupsPerUnit(w);
+      unit.n_groups = std::min(plan.GroupsPerUnit(w), w.n_groups() - unit.first_group);
+      return unit;
+    }
+    index -= units;
+  }
+  SURETY_CHECK_MSG(false, "unit out of range");
+  __builtin_unreachable();
+}
+
+// A worker's share of the rounding of x.
+void QuantizeShare(const Plan& plan, int worker, int n_workers) {
+  const Share share = ShareOf(plan.x.rows * plan.blocks_per_row, worker, n_workers);
+  for (int64_t b = share.begin; b < share.end;) {
+    const int64_t row = b / plan.blocks_per_row, col = b % plan.blocks_per_row;
+    const int64_t n = std::min(plan.blocks_per_row - col, share.end - b);
+    QuantizeRow(plan.x.Row(row) + col * kBlock, n * kBlock, plan.xq + b);
+    b += n;
+  }
+}
+
+// Writes the sums of group g: plus bias, plus what stands there if the task accumulates.
+void Finish(const MatMulTask& task, int64_t group, int64_t first_row, int64_t n_rows, const float* acc) {
+  const int64_t n0 = group * kGroup;
+  const int64_t n = std::min<int64_t>(kGroup, task.weight->n_outputs() - n0);
+  for (int64_t t = 0; t < n_rows; ++t, acc += kGroup) {
+    float* out = task.out.Row(first_row + t) + n0;
+    if (task.bias == nullptr && !task.accumulate) {
+      std::memcpy(out, acc, static_cast<size_t>(n) * sizeof(float));
+      continue;
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      const float sum = task.bias == nullptr ? acc[i] : acc[i] + task.bias[n0 + i];
+      out[i] = task.accumulate ? out[i] + sum : sum;
+    }
+  }
+}
+
+void RunQuantUnit(const Plan& plan, const Unit& unit, Scratch& scratch) {
+  const CpuPackedMatrix& w = WeightOf(*unit.task);
+  const QuantKernel& kernel = QuantKernelOf(w.dtype());
+  const int64_t n_blocks = plan.blocks_per_row;
+  const XBlock* x = plan.xq + unit.first_row * n_blocks;
+  for (int64_t g = unit.first_group; g < unit.first_group + unit.n_groups; ++g) {
+    std::memset(scratch.acc, 0, static_cast<size_t>(unit.n_rows) * kGroup * sizeof(float));
+    if (unit.n_rows <= kFewRows) {
+      kernel.few[unit.n_rows - 1](w.Group(g), n_blocks, x, n_blocks, scratch.acc);
+    } else {
+      for (int64_t b = 0; b < n_blocks; b += kPanelBlocks) {
+        const int64_t n = std::min<int64_t>(kPanelBlocks, n_blocks - b);
+        kernel.unpack(w.Group(g), b, n, scratch.panel);
+        kernel.many(scratch.panel, n, x + b, n_blocks, unit.n_rows, scratch.acc);
+      }
+    }
+    Finish(*unit.task, g, unit.first_row, unit.n_rows, scratch.acc);
+  }
+}
+
+void RunFloatUnit(const Plan& plan, const Unit& unit, Scratch& scratch) {
+  const CpuPackedMatrix& w = WeightOf(*unit.task);
+  const FloatKernel& kernel = FloatKernelOf(w.dtype());
+  const int64_t n_inputs = w.n_inputs(), input_bytes = PackedLayoutOf(w.dtype()).block_bytes;
+  const int64_t end = unit.first_group + unit.n_groups;
+  const float* x = plan.x.Row(unit.first_row);
+  if (unit.n_rows == 1) {
+    for (int64_t g = unit.first_group; g < end; g += kFloatGroups) {
+      const int n = static_cast<int>(std::min<int64_t>(kFloatGroups, end - g));
+      std::memset(scratch.acc, 0, sizeof(float) * kGroup * kFloatGroups);
+      kernel.one_row(w.Group(g), w.group_bytes(), n, n_inputs, x, scratch.acc);
+      for (int i = 0; i < n; ++i) Finish(*unit.task, g + i, unit.first_row, 1, scratch.acc + i * kGroup);
+    }
+    return;
+  }
+  for (int64_t g = unit.first_group; g < end; ++g) {
+    std::memset(scratch.acc, 0, static_cast<size_t>(unit.n_rows) * kGroup * sizeof(float));
+    for (int64_t k = 0; k < n_inputs; k += kChunk) {
+      const int64_t n = std::min<int64_t>(kChunk, n_inputs - k);
+      const float* panel = kernel.unpack(w.Group(g) + k * input_bytes, n, scratch.floats);
+      kernel.many(panel, n, x + k, plan.x.stride, unit.n_rows, scratch.acc);
+    }
+    Finish(*unit.task, g, unit.first_row, unit.n_rows, scratch.acc);
+  }
+}
+
+void RunUnit(const Plan& plan, int64_t index, Scratch& scratch) {
+  const Unit unit = UnitAt(plan, index);
+  if (IsFloat(unit.task->weight->dtype())) {
+    RunFloatUnit(plan, unit, scratch);
+  } else {
+    RunQuantUnit(plan, unit, scratch);
+  }
+}
+
+}  // namespace
+
+const QuantKernel& QuantKernelOf(DType dtype) {
+  const QuantKernel* kernel = SimpleQuantKernelOf(dtype);
+  if (kernel == nullptr) kernel = SuperQuantKernelOf(dtype);
+  SURETY_CHECK_MSG(kernel != nullptr, "not a quantised type");
+  return *kernel;
+}
+
+Status MatMul::Reserve(int64_t max_rows, int64_t max_inputs, int n_workers) {
+  max_rows = std::max(max_rows, max_rows_);
+  max_inputs = std::max(max_inputs, max_inputs_);
+  n_workers = std::max(n_workers, n_workers_);
+  const int64_t blocks = max_rows * ((max_inputs + kBlock - 1) / kBlock);
+  SURETY_ASSIGN_OR_RETURN(AlignedBuffer x, AlignedBuffer::TryAllocate(static_cast<size_t>(blocks) * sizeof(XBlock)));
+  SURETY_ASSIGN_OR_RETURN(AlignedBuffer scratch,
+                          AlignedBuffer::TryAllocate(static_cast<size_t>(n_workers) * sizeof(Scratch)));
+  quantized_x_ = std::move(x);
+  scratch_ = std::move(scratch);
+  max_rows_ = max_rows;
+  max_inputs_ = max_inputs;
+  n_workers_ = n_workers;
+  return OkStatus();
+}
+
+int64_t MatMul::reserved_bytes() const {
+  return static_cast<int64_t>(quantized_x_.size_bytes() + scratch_.size_bytes());
+}
+
+void MatMul::Run(Executor& executor, ConstMatrixF x, std::span<const MatMulTask> tasks) {
+  if (x.rows == 0 || tasks.empty()) return;
+  const int n_workers = executor.n_workers();
+  SURETY_CHECK_MSG(x.rows <= max_rows_ && x.cols <= max_inputs_ && n_workers <= n_workers_,
+                   "more rows, inputs or workers than reserved");
+  int64_t weight_bytes = 0;
+  for (const MatMulTask& task : tasks) {
+    SURETY_CHECK(task.weight->n_inputs() == x.cols);
+    SURETY_CHECK(task.out.rows == x.rows && task.out.cols == task.weight->n_outputs());
+    weight_bytes += task.weight->size_bytes();
+  }
+  const Plan plan = MakePlan(x, tasks, quantized_x_.as<XBlock>(), n_workers);
+  Scratch* scratch = scratch_.as<Scratch>();
+  const bool serial = n_workers == 1 || plan.n_units == 1 || weight_bytes * x.rows <= kSerialBytes;
+  const bool caller_quantizes = serial || x.rows == 1 || x.rows * x.cols <= kSerialQuantize;
+  if (plan.xq != nullptr && caller_quantizes) QuantizeShare(plan, 0, 1);
+  if (serial) {
+    for (int64_t i = 0; i < plan.n_units; ++i) RunUnit(plan, i, scratch[0]);
+    return;
+  }
+  std::atomic<int64_t> next{0};
+  executor.Run([&](int worker) {
+    if (plan.xq != nullptr && !caller_quantizes) {
+      QuantizeShare(plan, worker, n_workers);
+      executor.Barrier(worker);
+    }
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < plan.n_units;) {
+      RunUnit(plan, i, scratch[worker]);
+    }
+  });
+}
+
+}  // namespace surety::kernels::cpu

@@ -1,0 +1,7 @@
+// The SIMD targets that the matrix product is compiled for: as simd_targets.h, plus AVX-512 with its byte dot product.
+// Included before any Highway header by each file that is compiled once for each target.
+#pragma once
+
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#endif
