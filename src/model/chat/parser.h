@@ -1,0 +1,16 @@
+// Tokens to a Template.
+// Errors: kInvalidArgument "line L, column C: ..." for syntax, unknown statements, filters and tests, calls that cannot
+// fit their filter, and names that begin with "__"; kResourceExhausted for nesting beyond max_depth or a source too long.
+#pragma once
+
+#include <string_view>
+
+#include "base/status.h"
+#include "model/chat/ast.h"
+#include "model/chat/template.h"
+
+namespace surety::model::chat {
+
+Result<Template> ParseTemplate(std::string_view source, const TemplateLimits& limits);
+
+}  // namespace surety::model::chat
