@@ -31,7 +31,7 @@ def provenance(generator, seed, *packages):
 def save_tensors(path, tensors, metadata):
     """Writes numpy arrays as safetensors with `metadata` (text to text).
 
-    By hand, because the library writes metadata in random order and goldens should repeat bit for bit.
+    By hand: the library writes metadata in random order, and goldens should repeat bit for bit.
     """
     names = {"int32": "I32", "uint8": "U8", "float32": "F32"}
     order = sorted(tensors, key=lambda k: (-tensors[k].itemsize, k))  # wide first: aligned

@@ -2,7 +2,7 @@
 
 Usage: minilm.py MODEL_DIR      (needs torch, transformers, tokenizers)
 
-Each case holds the text, its ids (with [CLS] and [SEP], cut to 256 as the model's card says) and the
+A case holds the text, its ids (with [CLS] and [SEP], cut to 256 as the model's card says) and the
 embedding: mean over all positions of a float32 forward with eager attention, divided by its length.
 Texts run one at a time, so no padding takes part. No random numbers are involved.
 """

@@ -165,7 +165,7 @@ MODELS = {
     ),
     # as DeepSeek-V2: query compression, groups by their best expert, scaled experts
     "deepseek_v2-groups": lambda: tf.DeepseekV2Config(
-        # more experts than groups: with as many, the best experts' groups are always the best groups
+        # more experts than groups: with as many, the best experts always lie in the best groups
         **{**MLA, "num_experts_per_tok": 3},
         num_hidden_layers=2,
         q_lora_rank=32,

@@ -6,7 +6,7 @@ Usage: llama_cpp_bench.py MODEL.gguf [--threads 2] [--prefill 512] [--decode 64]
 Prefill: tokens a second of --prefill tokens into an empty context, logits of the last one only.
 Decode: tokens a second of --decode single-token steps, into an empty context and at each --depth.
 The ids are fixed and no sampling takes place, so the time is that of llama_decode. The first
-repetition warms up and is not counted; values are medians of the rest, with the extremes beside them.
+repetition warms up and is not counted; values are medians of the rest, with extremes.
 Prints one JSON object.
 """
 
@@ -45,7 +45,7 @@ class Runner:
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.context), True)
 
     def decode(self, start, count):
-        """Tokens [start, start + count) of the fixed sequence, in batches; logits of the last only."""
+        """Tokens [start, start + count) of the fixed sequence; logits of the last only."""
         done = 0
         while done < count:
             n = min(self.n_batch, count - done)
