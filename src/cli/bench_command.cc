@@ -87,6 +87,7 @@ class BenchCommand final : public Command {
  private:
   Status Validate() const {
     SURETY_RETURN_IF_ERROR(kv_.Validate());
+    SURETY_RETURN_IF_ERROR(model_.Apply());
     if (repetitions_ < 1) return InvalidArgumentError("--repetitions: at least 1");
     if (chunk_ < 1) return InvalidArgumentError("--chunk: at least 1");
     const std::pair<const char*, const std::vector<int>*> lists[] = {

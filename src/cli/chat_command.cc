@@ -64,6 +64,7 @@ class ChatCommand final : public Command {
     if (!interactive) {
       if (const Status status = ReadOneQuestion(question); !status.ok()) return ReportFailure(status);
     }
+    if (const Status status = CheckFlags(); !status.ok()) return ReportUsage(status);
     auto opened = OpenEngine(model_, kv_, /*max_rows=*/512);
     if (!opened) return ReportFailure(opened.error());
     opened_ = &*opened;
@@ -74,12 +75,18 @@ class ChatCommand final : public Command {
                    : fmt::format("the chat template of {} is not usable: {}", model_.model, why.message())));
     }
     api::GenerationRequest probe;
-    if (const Status status = sampling_.Apply(*opened->model.local, probe); !status.ok()) return ReportFailure(status);
+    if (const Status status = sampling_.Apply(*opened->model.local, probe); !status.ok()) return ReportUsage(status);
     Restart();
     return interactive ? Converse() : AnswerOnce(question);
   }
 
  private:
+  Status CheckFlags() const {
+    SURETY_RETURN_IF_ERROR(kv_.Validate());
+    SURETY_RETURN_IF_ERROR(sampling_.Validate());
+    return model_.Apply();
+  }
+
   // Without a terminal: a line from standard input, else --first, else the default. With --first the input is only
   // waited for briefly, since it may be a pipe that nobody writes to.
   Status ReadOneQuestion(std::string& question) {

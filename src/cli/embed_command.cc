@@ -57,6 +57,7 @@ class EmbedCommand final : public Command {
       if (const Status status = ReadTexts(); !status.ok()) return ReportFailure(status);
     }
     if (texts_.empty()) return ReportUsage(InvalidArgumentError("give texts, or a file of them with -f"));
+    if (const Status status = model_.Apply(); !status.ok()) return ReportUsage(status);
     auto opened = OpenModel(model_);
     if (!opened) return ReportFailure(opened.error());
     if (!opened->local->config().encoder) {

@@ -46,6 +46,13 @@ void ModelFlags::Declare(Flags& flags) {
   flags.Add("--isa", isa, "force an instruction set (sse4, avx2, avx512, ...); default: the best one here");
 }
 
+Status ModelFlags::Apply() const {
+  if (threads < 0 || threads > 4096) {
+    return InvalidArgumentError(fmt::format("--threads: {} is not between 0 and 4096", threads));
+  }
+  return ForceInstructionSet(isa);
+}
+
 void KvFlags::Declare(Flags& flags) {
   flags.Group("Context");
   flags.Add("-c,--ctx", ctx, "longest sequence in tokens, at most the model's own limit");
@@ -68,10 +75,6 @@ Status KvFlags::Validate() const {
 }
 
 Result<OpenedModel> OpenModel(const ModelFlags& flags) {
-  if (flags.threads < 0 || flags.threads > 4096) {
-    return Error(InvalidArgumentError(fmt::format("--threads: {} is not between 0 and 4096", flags.threads)));
-  }
-  SURETY_RETURN_IF_ERROR(ForceInstructionSet(flags.isa));
   OpenedModel opened;
   SURETY_ASSIGN_OR_RETURN(opened.path, ResolveModel(flags.model));
   const int64_t start = Clock::Real().NowNanos();
@@ -92,7 +95,6 @@ Result<OpenedModel> OpenModel(const ModelFlags& flags) {
 }
 
 Result<OpenedEngine> OpenEngine(const ModelFlags& flags, const KvFlags& kv, int max_rows) {
-  SURETY_RETURN_IF_ERROR(kv.Validate());
   OpenedEngine opened;
   SURETY_ASSIGN_OR_RETURN(opened.model, OpenModel(flags));
   if (opened.model.local->config().encoder) {

@@ -22,6 +22,8 @@ struct ModelFlags {
   std::string isa;
 
   void Declare(Flags& flags);
+  // Checks the values and puts --isa into force; the messages name the flags.
+  Status Apply() const;
 };
 
 struct KvFlags {

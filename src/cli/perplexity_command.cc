@@ -61,6 +61,7 @@ class PerplexityCommand final : public Command {
       return ReportUsage(InvalidArgumentError("--context: at least 2 tokens, or 0; --max-tokens: a count"));
     }
     if (const Status status = kv_.Validate(); !status.ok()) return ReportUsage(status);
+    if (const Status status = model_.Apply(); !status.ok()) return ReportUsage(status);
     if (reference_path_) {
       auto reference = LogitsFile::Open(FileSystem::Real(), *reference_path_);
       if (!reference) return ReportFailure(reference.error());

@@ -54,10 +54,11 @@ class RunCommand final : public Command {
       if (!read) return ReportFailure(read.error());
       prompt_ = *std::move(read);
     }
+    if (const Status status = CheckFlags(); !status.ok()) return ReportUsage(status);
     auto opened = OpenEngine(model_, kv_, /*max_rows=*/512);
     if (!opened) return ReportFailure(opened.error());
     auto request = MakeRequest(*opened->model.local);
-    if (!request) return ReportFailure(request.error());
+    if (!request) return ReportUsage(request.error());
     auto answer = Generate(*opened->engine, *request, /*keep=*/0, [this](std::string_view text) { Print(text); });
     if (!answer) return ReportFailure(AddHint(answer.error()));
     Report(*opened, *request, *answer);
@@ -65,6 +66,12 @@ class RunCommand final : public Command {
   }
 
  private:
+  Status CheckFlags() const {
+    SURETY_RETURN_IF_ERROR(kv_.Validate());
+    SURETY_RETURN_IF_ERROR(sampling_.Validate());
+    return model_.Apply();
+  }
+
   Result<api::GenerationRequest> MakeRequest(const engine::LocalModel& model) {
     api::GenerationRequest request;
     if (!raw_ && !model.chat_template_status().ok()) {

@@ -68,6 +68,19 @@ void SamplingFlags::Declare(Flags& flags) {
   flags.Add("--ignore-eos", ignore_eos, "go on past the model's end of answer");
 }
 
+Status SamplingFlags::Validate() const {
+  for (const std::string& text : logit_bias) {
+    if (auto bias = ParseBias(text); !bias) return bias.error();
+  }
+  if (max_tokens < -1) {
+    return InvalidArgumentError(fmt::format("--max-tokens: {} is neither -1 nor a count", max_tokens));
+  }
+  for (const std::string& text : stop) {
+    if (text.empty()) return InvalidArgumentError("--stop: the text is empty");
+  }
+  return OkStatus();
+}
+
 Status SamplingFlags::Apply(const engine::LocalModel& model, api::GenerationRequest& request) const {
   const model::GenerationDefaults& defaults = model.source().generation_defaults();
   api::SamplingParams& sampling = request.sampling;
@@ -86,14 +99,8 @@ Status SamplingFlags::Apply(const engine::LocalModel& model, api::GenerationRequ
     SURETY_ASSIGN_OR_RETURN(auto bias, ParseBias(text));
     sampling.logit_bias.push_back(bias);
   }
-  if (max_tokens < -1) {
-    return InvalidArgumentError(fmt::format("--max-tokens: {} is neither -1 nor a count", max_tokens));
-  }
   request.max_tokens = max_tokens;
-  for (const std::string& text : stop) {
-    if (text.empty()) return InvalidArgumentError("--stop: the text is empty");
-    request.stop.push_back(Unescaped(text));
-  }
+  for (const std::string& text : stop) request.stop.push_back(Unescaped(text));
   request.ignore_end_of_text = ignore_eos;
   return sampling.Validate(model.config().vocab_size);
 }

@@ -27,6 +27,8 @@ struct SamplingFlags {
   bool ignore_eos = false;
 
   void Declare(Flags& flags);
+  // What can be checked without a model.
+  Status Validate() const;
   // Fills sampling, max_tokens, stop and ignore_end_of_text.
   Status Apply(const engine::LocalModel& model, api::GenerationRequest& request) const;
 };

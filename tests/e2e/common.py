@@ -1,0 +1,78 @@
+"""What the end-to-end tests share: the real binary, run as a user would, on the small catalogue model."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BINARY = os.environ.get("SURETY_BINARY", os.path.join(ROOT, "build", "bin", "surety"))
+TESTDATA = os.path.join(ROOT, "testdata")
+MODEL = "smollm2-135m-instruct"
+SKIPPED = 77
+TIMEOUT_S = 240
+
+
+class Outcome:
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+    def json(self):
+        return json.loads(self.out)
+
+
+def surety(*args, stdin=None, env=None, timeout=TIMEOUT_S):
+    """Runs the program; stdin is text, or None for an empty one."""
+    done = subprocess.run([BINARY, *map(str, args)], input=(stdin or "").encode(), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, env={**os.environ, **(env or {})}, timeout=timeout, check=False)
+    return Outcome(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8", "replace"))
+
+
+def start(*args, **kwargs):
+    return subprocess.Popen([BINARY, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, **kwargs)
+
+
+def model_path():
+    found = surety("models", "path", MODEL)
+    return found.out.strip() if found.code == 0 else None
+
+
+class EndToEnd(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="surety-e2e-")
+        self.addCleanup(lambda: subprocess.run(["rm", "-rf", self.folder], check=False))
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, contents):
+        with open(self.path(name), "wb") as f:
+            f.write(contents if isinstance(contents, bytes) else contents.encode())
+        return self.path(name)
+
+    def ok(self, *args, **kwargs):
+        outcome = surety(*args, **kwargs)
+        self.assertEqual(outcome.code, 0, outcome.err)
+        return outcome
+
+    def fails(self, code, *args, says=(), **kwargs):
+        """The program ends with this code and one error line that contains each of `says`; it never crashes."""
+        outcome = surety(*args, **kwargs)
+        self.assertEqual(outcome.code, code, (args, outcome.out, outcome.err))
+        self.assertIn("surety: error: ", outcome.err)
+        for text in [says] if isinstance(says, str) else says:
+            self.assertIn(text, outcome.err)
+        return outcome
+
+
+def main():
+    """unittest's main; exits with 77 (skipped) where the model is absent."""
+    if not os.path.exists(BINARY):
+        sys.exit(f"{BINARY} is not built")
+    if model_path() is None:
+        print(f"skipped: {MODEL} is not on this machine (surety models pull {MODEL})")
+        sys.exit(SKIPPED)
+    unittest.main(verbosity=2)

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Every --json report: parses, has the fields that docs/cli.md documents, and no others."""
+
+import json
+import math
+import os
+import re
+
+import common
+from common import MODEL, EndToEnd, surety
+
+
+def documented_fields():
+    with open(os.path.join(common.ROOT, "docs", "cli.md"), encoding="utf-8") as f:
+        return set(re.findall(r"`([a-z0-9_]+)`", f.read()))
+
+
+class ReportTest(EndToEnd):
+    def documented(self, value):
+        """Every key is in docs/cli.md, every number is finite."""
+        if isinstance(value, dict):
+            for key, item in value.items():
+                self.assertIn(key, documented_fields(), f"{key} is not in docs/cli.md")
+                self.documented(item)
+        elif isinstance(value, list):
+            for item in value:
+                self.documented(item)
+        elif isinstance(value, float):
+            self.assertTrue(math.isfinite(value))
+
+    def report(self, *args, **kwargs):
+        report = self.ok(*args, "--json", **kwargs).json()
+        self.documented(report)
+        return report
+
+    def test_run(self):
+        report = self.report("run", "-m", MODEL, "-p", "Hello", "-n", 8, "--logprobs", 1)
+        for key in ("text", "token_ids", "finish_reason", "prompt_tokens", "cached_tokens", "output_tokens",
+                    "ttft_seconds", "prefill_tok_per_s", "decode_tok_per_s", "load_seconds", "peak_memory_bytes",
+                    "kv_bytes", "weight_bytes", "isa", "threads"):
+            self.assertIn(key, report)
+        self.assertGreater(report["decode_tok_per_s"], 0)
+        self.assertGreater(report["peak_memory_bytes"], report["kv_bytes"])
+
+    def test_chat(self):
+        self.report("chat", "-m", MODEL, "-n", 4, stdin="Hello\n")
+
+    def test_bench_has_one_object_a_row(self):
+        report = self.report("bench", "-m", MODEL, "--prompt", "16,32", "--gen", "4", "--depth", "0,64",
+                             "--sequences", "1,3", "--repetitions", "2", "--quick-roofs")
+        self.assertEqual(len(report["results"]), 2 * (2 + 2))
+        for row in report["results"]:
+            speed = "prefill_tok_per_s" if "prefill_tok_per_s" in row else "decode_tok_per_s"
+            self.assertGreater(row[speed], 0)
+            self.assertLessEqual(row[speed + "_min"], row[speed])
+            self.assertLessEqual(row[speed], row[speed + "_max"])
+            self.assertTrue(0 < row["share_of_roof"] < 1.5, row)
+            self.assertIn(row["depth"], (0, 64))
+            self.assertIn(row["sequences"], (1, 3))
+            self.assertEqual(row["repetitions"], 2)
+        for key in ("model", "machine", "roofs"):
+            self.assertTrue(report[key])
+
+    def test_bench_prints_a_table(self):
+        out = self.ok("bench", "-m", MODEL, "--prompt", "16", "--gen", "2", "--depth", "0", "--sequences", "1",
+                      "-r", "1", "--quick-roofs").out
+        for word in ("pp16", "tg2", "tok/s", "roofs:", "GB/s"):
+            self.assertIn(word, out)
+
+    def test_perplexity_and_its_own_logits(self):
+        text = self.write("text.txt", "The sun rises in the east and sets in the west. " * 8)
+        logits = self.path("logits.safetensors")
+        first = self.report("perplexity", "-m", MODEL, "-f", text, "--max-tokens", 64, "--write-logits", logits)
+        self.assertTrue(1 < first["perplexity"] < 100, first)
+        self.assertAlmostEqual(math.exp(first["cross_entropy"]), first["perplexity"], places=6)
+        self.assertEqual((first["tokens"], first["predicted_tokens"]), (64, 63))
+        again = self.report("perplexity", "-m", MODEL, "--logits", logits)
+        self.assertEqual((again["kl_mean"], again["kl_max"], again["top1_agreement"]), (0, 0, 1))
+        self.assertEqual(again["cross_entropy"], first["cross_entropy"])
+        rough = self.report("perplexity", "-m", MODEL, "--logits", logits, "--kv-type", "q8_0")
+        self.assertTrue(0 < rough["kl_mean"] < 0.05, rough)
+
+    def test_perplexity_in_pieces(self):
+        text = self.write("text.txt", "The sun rises in the east and sets in the west. " * 8)
+        report = self.report("perplexity", "-m", MODEL, "-f", text, "--max-tokens", 64, "--context", 16)
+        self.assertEqual((report["predicted_tokens"], report["context"]), (60, 16))
+
+    def test_inspect(self):
+        report = self.report("inspect", MODEL)
+        self.assertEqual(report["architecture"], "llama")
+        self.assertTrue(self.ok("inspect", MODEL).out)
+
+    def test_models_and_version(self):
+        names = {model["name"]: model for model in self.report("models")["models"]}
+        self.assertEqual(names[MODEL]["state"], "local")
+        self.assertEqual([name for name, model in names.items() if model["default"]], ["qwen2.5-coder-0.5b-instruct"])
+        self.assertTrue(self.report("version")["version"])
+
+    def test_embed(self):
+        if surety("models", "path", "all-MiniLM-L6-v2").code != 0:
+            self.skipTest("all-MiniLM-L6-v2 is not on this machine")
+        texts = ("A cat sat on the mat.", "A kitten lay on the rug.", "Interest rates rose.")
+        report = self.report("embed", *texts, "--cosine")
+        self.assertEqual((report["dimensions"], len(report["embeddings"])), (384, 3))
+        near, far = report["cosine"][0][1], report["cosine"][0][2]
+        self.assertGreater(near, far + 0.2)
+        self.assertAlmostEqual(sum(x * x for x in report["embeddings"][0]["embedding"]), 1, places=4)
+
+    def test_embed_with_a_tiny_model_from_a_file(self):
+        lines = self.write("lines.txt", "one\n\ntwo\n")
+        outcome = surety("embed", "-m", os.path.join(common.TESTDATA, "tiny", "bert"), "-f", lines, "--json")
+        if outcome.code == 1 and "tokenizer" in outcome.err:
+            self.skipTest("the tiny model has no tokenizer")
+        self.assertEqual(len(json.loads(outcome.out)["embeddings"]), 2)
+
+
+if __name__ == "__main__":
+    common.main()
