@@ -53,7 +53,7 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (20) over its corpus; needs clang
 	@tools/install_packages build fuzz
 	@[ -f $(BUILD)-fuzz/build.ninja ] || $(CMAKE) -S . -B $(BUILD)-fuzz -DCMAKE_BUILD_TYPE=Sanitize \
 	  -DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_CXX_FLAGS_SANITIZE="-O1 -g1" -DSURETY_TESTS=OFF -DSURETY_FUZZERS=ON \
-	  -DSURETY_SANITIZE=address,undefined,fuzzer-no-link
+	  -DSURETY_SANITIZE=address,undefined
 	@tools/fuzz_smoke $(BUILD)-fuzz $(FUZZ_SECONDS) $(JOBS)
 
 bench: build ## speed of the model on this machine: MODEL=name
