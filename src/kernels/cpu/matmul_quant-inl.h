@@ -10,6 +10,7 @@
 #define SURETY_KERNELS_CPU_MATMUL_QUANT_INL_H_
 #endif
 
+#include "hwy/cache_control.h"
 #include "kernels/cpu/matmul_kernels.h"
 #include "kernels/cpu/matmul_vec-inl.h"
 
@@ -34,6 +35,9 @@ inline constexpr Kind kS8 = {true, 1, 0};
 inline constexpr Kind kU6Sub = {false, 2, 32, false, true};
 inline constexpr Kind kU3Sub = {false, 4, 4, false, true};
 inline constexpr Kind kU2Sub = {false, 4, 0, false, true, true};
+
+// How far ahead of the block at hand weights are fetched: memory answers later than the processor looks ahead.
+inline constexpr int kPrefetchBytes = 2048;
 
 // The rows that one pass over weights serves, at most.
 inline constexpr int kTile = kLanes == 16 ? 8 : 4;
@@ -63,6 +67,7 @@ HWY_INLINE void SumQuads(const S& s, const XBlock* x, int64_t stride, V16 (&sum)
     for (int v = 0; v < kVecs; ++v) {
       const V16 pairs = K.is_signed ? PairsSigned(w[v], xq) : Pairs(w[v], xq);
       sum[t][v] = kFirst ? pairs : hn::Add(sum[t][v], pairs);
+      KeepOrder(sum[t][v]);
     }
   }
   if constexpr (Q + 1 < kEnd) SumQuads<K, Q + 1, kEnd, false, T>(s, x, stride, sum);
@@ -84,7 +89,10 @@ HWY_INLINE void DotByPairs(const S& s, const XBlock* x, int64_t stride, V32 (&do
   HWY_UNROLL(8)
   for (int t = 0; t < T; ++t) {
     HWY_UNROLL(4)
-    for (int v = 0; v < kVecs; ++v) dot[t][v] = hn::Add(dot[t][v], Madd(sum[t][v], factor[v]));
+    for (int v = 0; v < kVecs; ++v) {
+      dot[t][v] = hn::Add(dot[t][v], Madd(sum[t][v], factor[v]));
+      KeepOrder(dot[t][v]);
+    }
   }
   if constexpr (Q + K.quads_per_sum < kQuads) DotByPairs<K, Q + K.quads_per_sum, T>(s, x, stride, dot);
 }
@@ -184,6 +192,8 @@ void FewRows(const std::byte* group, int64_t n_blocks, const XBlock* x, int64_t 
   for (int64_t done = 0; done < n_blocks; done += kLayout.blocks_per_super, group += kLayout.super_bytes()) {
     source.BeginSuper(group);
     for (int b = 0; b < kLayout.blocks_per_super; ++b, ++x) {
+      const std::byte* ahead = group + kPrefetchBytes + b * (kLayout.super_bytes() / kLayout.blocks_per_super);
+      for (int i = 0; i < kLayout.super_bytes() / kLayout.blocks_per_super; i += 64) hwy::Prefetch(ahead + i);
       source.BeginBlock(group, b);
       AddBlock<Source::kKind, T>(source, x, stride, acc);
     }

@@ -53,6 +53,17 @@ inline constexpr bool kDot = true, kDotUnsigned = false;
 inline constexpr bool kDot = false, kDotUnsigned = false;
 #endif
 
+// Makes x count as changed here. Without it the compiler reorders a chain of integer sums into a tree of all its products
+// at once, which do not fit the registers.
+template <class V>
+HWY_INLINE void KeepOrder(V& x) {
+#if HWY_ARCH_X86
+  asm("" : "+v"(x.raw));
+#elif HWY_ARCH_ARM
+  asm("" : "+w"(x.raw));
+#endif
+}
+
 // The same four bytes in every lane.
 HWY_INLINE V8 Broadcast4(const void* from) {
   int32_t word;
