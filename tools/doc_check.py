@@ -2,8 +2,8 @@
 """Documents against the tree: paths, commands, flags and make targets that a document names must exist.
 
 Reads README.md and docs/. A path is a word in backticks that begins with a folder of the tree; `*` and `{a,b}` may
-stand in it. Flags (`--name`) must be declared in src/cli, by a script of the tree, or belong to a tool named below. Relative
-links must lead somewhere.
+stand in it. Flags (`--name`) must be declared in src/cli, by a script of the tree, or belong to a tool named below.
+Relative links must lead somewhere.
 """
 
 import glob

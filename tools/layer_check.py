@@ -44,7 +44,7 @@ def check_table(table, errors):
 
 def check_include(where, module, allowed, included, is_test, table, errors):
     other = included.split("/")[0]
-    if included.startswith(QUOTED_THIRD_PARTY):
+    if included.startswith(QUOTED_THIRD_PARTY) or (is_test and included.startswith(TEST_LIBRARIES)):
         return
     if "/" not in included:
         errors.append(f"{where}: include \"{included}\" from the source root")
