@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -18,13 +19,17 @@ namespace {
 Status ErrnoStatus(std::string_view what, const std::string& path, int error) {
   std::string message = std::string(what) + " '" + path + "': " + std::strerror(error);
   switch (error) {
-    case ENOENT: return NotFoundError(std::move(message));
+    case ENOENT:
+    case ENOTDIR: return NotFoundError(std::move(message));
     case EACCES:
     case EPERM: return {StatusCode::kPermissionDenied, std::move(message)};
     case EISDIR: return InvalidArgumentError(std::move(message));
     default: return IoError(std::move(message));
   }
 }
+
+// O_NONBLOCK: opening a named pipe must not wait for a writer. It means nothing for regular files.
+constexpr int kOpenToRead = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
 
 class FileDescriptor {
  public:
@@ -91,7 +96,7 @@ class MemoryFile final : public MappedFile {
 class RealFileSystem final : public FileSystem {
  public:
   Result<std::unique_ptr<MappedFile>> Map(const std::string& path) override {
-    FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    FileDescriptor fd(::open(path.c_str(), kOpenToRead));
     if (fd.get() < 0) return Error(ErrnoStatus("cannot open", path, errno));
     SURETY_ASSIGN_OR_RETURN(const int64_t size_bytes, RegularFileSize(fd.get(), path));
     void* address = nullptr;
@@ -103,7 +108,7 @@ class RealFileSystem final : public FileSystem {
   }
 
   Result<std::string> ReadAll(const std::string& path, int64_t max_size_bytes) override {
-    FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    FileDescriptor fd(::open(path.c_str(), kOpenToRead));
     if (fd.get() < 0) return Error(ErrnoStatus("cannot open", path, errno));
     SURETY_ASSIGN_OR_RETURN(const int64_t size_bytes, RegularFileSize(fd.get(), path));
     if (size_bytes > max_size_bytes) {
@@ -124,7 +129,8 @@ class RealFileSystem final : public FileSystem {
   }
 
   Status WriteAll(const std::string& path, std::string_view contents) override {
-    const std::string beside = path + ".partial-" + std::to_string(::getpid());
+    static std::atomic<uint64_t> writes{0};  // two threads may write the same file
+    const std::string beside = path + ".partial-" + std::to_string(::getpid()) + "-" + std::to_string(++writes);
     {
       FileDescriptor fd(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
       if (fd.get() < 0) return ErrnoStatus("cannot create", beside, errno);

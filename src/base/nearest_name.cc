@@ -28,6 +28,9 @@ std::string NearestName(std::string_view name, std::span<const std::string> cand
   size_t best_distance = std::max<size_t>(2, name.size() / 2) + 1;
   std::string best;
   for (const std::string& candidate : candidates) {
+    // The distance is at least the difference of the lengths: no work on a name that is far too long.
+    const size_t longer = std::max(name.size(), candidate.size()) - std::min(name.size(), candidate.size());
+    if (longer >= best_distance) continue;
     const size_t distance = EditDistance(name, candidate);
     if (distance < best_distance) {
       best_distance = distance;

@@ -1,8 +1,8 @@
 // The result of an operation that can fail for a reason the caller should see: a canonical code and a message.
 //
-// Three kinds of failure are never mixed. Bad input or load is a Status whose message the client sees: it says what was
-// wrong, where, and what would be right. A broken environment (disk, peer) is a Status of code kUnavailable or kIoError.
-// A bug is SURETY_CHECK (check.h) and stops the process. No exception crosses a module border.
+// Three kinds of failure are never mixed. Bad input or load is a Status whose message the client sees: it says what
+// was wrong, where, and what would be right. A broken environment (disk, peer) is a Status of code kUnavailable or
+// kIoError. A bug is SURETY_CHECK (check.h) and stops the process. No exception crosses a module border.
 #pragma once
 
 #include <expected>

@@ -1,5 +1,5 @@
-// The machine's fork-join executor: n_workers - 1 threads that spin between jobs for a while and then sleep, each pinned
-// to a processor of the process's affinity mask.
+// The machine's fork-join executor: n_workers - 1 threads that spin between jobs for a while and then sleep, each
+// pinned to a processor of the process's affinity mask.
 //
 // Threads: see executor.h. Owns: its threads; joins them when destroyed.
 #pragma once

@@ -42,7 +42,9 @@ Status KvLayout::Validate() const {
   if (latent) {
     if (n_kv_heads != 1) return Wrong("n_kv_heads", n_kv_heads, "1 in a latent cache");
     if (v_dim > k_dim) return Wrong("v_dim", v_dim, "at most k_dim in a latent cache");
-    if (type == KvType::kQ8_0) return InvalidArgumentError("KV layout: a latent cache takes f32, f16 or bf16, not q8_0");
+    if (type == KvType::kQ8_0) {
+      return InvalidArgumentError("KV layout: a latent cache takes f32, f16 or bf16, not q8_0");
+    }
   }
   if (type == KvType::kQ8_0) {
     if (k_dim % 32 != 0) return Wrong("k_dim", k_dim, "a multiple of 32 with q8_0");

@@ -8,8 +8,8 @@
 //   k scale [P/16][E/32][16]   half, Q8_0 only: one for each token and 32 elements
 //   values  [P][Ev]            token by token
 //   v scale [P][Ev/32]         half, Q8_0 only
-// A latent (MLA) cache has one head, keys [P][E] token by token, and no values: the first v_dim columns of a key are the
-// value.
+// A latent (MLA) cache has one head, keys [P][E] token by token, and no values: the first v_dim columns of a key are
+// the value.
 // Each of the parts starts on a 64-byte border. Memory: layer l of page p starts at l * layer_stride + p *
 // LayerPageBytes().
 // Source: paging after Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention".

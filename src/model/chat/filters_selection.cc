@@ -72,14 +72,16 @@ Result<Value> MapByAttribute(Machine& machine, const std::vector<Value>& items, 
   SURETY_ASSIGN_OR_RETURN(const AttributePath path, AttributePath::Make(Named(args, "attribute")));
   std::vector<Value> out;
   for (const Value& item : items) {
-    SURETY_ASSIGN_OR_RETURN(Value value, path.Get(machine, item, Named(args, "default")));
-    out.push_back(std::move(value));
+    auto value = path.Get(machine, item, Named(args, "default"));
+    if (!value) return machine.MakeIterator(std::move(out), value.error());
+    out.push_back(*std::move(value));
   }
-  return machine.MakeList(std::move(out), ListObject::Form::kIterator);
+  return machine.MakeIterator(std::move(out), OkStatus());
 }
 
 Result<Value> Map(Machine& machine, const Value& self, const BoundArgs& args) {
   const CallArgs& all = *args.all;
+  if (!self.Truth()) return machine.MakeList({}, ListObject::Form::kIterator);  // whatever it is, even none
   SURETY_ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(machine, self));
   if (all.positional.empty() && Named(all, "attribute") != nullptr) return MapByAttribute(machine, items, all);
   if (all.positional.empty() || !all.positional[0].IsText()) {
@@ -94,14 +96,16 @@ Result<Value> Map(Machine& machine, const Value& self, const BoundArgs& args) {
   for (const Value& item : items) {
     machine.budget().Spend(1);
     SURETY_RETURN_IF_ERROR(machine.CheckBudget());
-    SURETY_ASSIGN_OR_RETURN(Value value, filter->call(machine, item, bound));
-    out.push_back(std::move(value));
+    auto value = filter->call(machine, item, bound);
+    if (!value) return machine.MakeIterator(std::move(out), value.error());
+    out.push_back(*std::move(value));
   }
-  return machine.MakeList(std::move(out), ListObject::Form::kIterator);
+  return machine.MakeIterator(std::move(out), OkStatus());
 }
 
 // Keeps the items for which the test of the attribute (or of the item) equals `wanted`; without a test, their truth.
 Result<Value> Selected(Machine& machine, const Value& self, const CallArgs& args, bool by_attribute, bool wanted) {
+  if (!self.Truth()) return machine.MakeList({}, ListObject::Form::kIterator);
   SURETY_ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(machine, self));
   AttributePath path;
   if (by_attribute) {
@@ -123,13 +127,12 @@ Result<Value> Selected(Machine& machine, const Value& self, const CallArgs& args
   for (const Value& item : items) {
     machine.budget().Spend(1);
     SURETY_RETURN_IF_ERROR(machine.CheckBudget());
-    SURETY_ASSIGN_OR_RETURN(Value value, path.Get(machine, item));
-    if (test != nullptr) {
-      SURETY_ASSIGN_OR_RETURN(value, test->call(machine, value, bound));
-    }
-    if (value.Truth() == wanted) out.push_back(item);
+    auto value = path.Get(machine, item);
+    if (value && test != nullptr) value = test->call(machine, *value, bound);
+    if (!value) return machine.MakeIterator(std::move(out), value.error());
+    if (value->Truth() == wanted) out.push_back(item);
   }
-  return machine.MakeList(std::move(out), ListObject::Form::kIterator);
+  return machine.MakeIterator(std::move(out), OkStatus());
 }
 
 Result<Value> Select(Machine& machine, const Value& self, const BoundArgs& args) {

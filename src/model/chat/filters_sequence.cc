@@ -18,7 +18,9 @@ Result<Value> Length(Machine& machine, const Value& self, const BoundArgs&) {
     machine.budget().SpendBytes(self.text().size());
     return Value(CharacterCount(self.text().text()));
   }
-  if (self.IsList() && self.list().form != Form::kIterator) return Value(static_cast<int64_t>(self.list().items.size()));
+  if (self.IsList() && self.list().form != Form::kIterator) {
+    return Value(static_cast<int64_t>(self.list().items.size()));
+  }
   if (self.IsDict()) return Value(static_cast<int64_t>(self.dict().entries.size()));
   if (self.Is<LoopPtr>()) return Value(static_cast<int64_t>(self.loop().items->items.size()));
   return Error(InvalidArgumentError("a value of type " + std::string(self.TypeName()) + " has no length"));
@@ -71,7 +73,9 @@ Result<std::vector<Value>> Pairs(Machine& machine, const DictObject& dict) {
 
 Result<Value> Items(Machine& machine, const Value& self, const BoundArgs&) {
   if (self.IsUndefined()) return machine.MakeList({}, Form::kIterator);
-  if (!self.IsDict()) return Error(InvalidArgumentError("items works on dicts, not on " + std::string(self.TypeName())));
+  if (!self.IsDict()) {
+    return Error(InvalidArgumentError("items works on dicts, not on " + std::string(self.TypeName())));
+  }
   SURETY_ASSIGN_OR_RETURN(std::vector<Value> pairs, Pairs(machine, self.dict()));
   return machine.MakeList(std::move(pairs), Form::kIterator);
 }
@@ -121,7 +125,9 @@ Result<Value> Sort(Machine& machine, const Value& self, const BoundArgs& args) {
 Result<Value> DictSort(Machine& machine, const Value& self, const BoundArgs& args) {
   if (!self.IsDict()) return Error(InvalidArgumentError("dictsort works on dicts"));
   SURETY_ASSIGN_OR_RETURN(const TaintedText by, args.Text(1, "key"));
-  if (by.text() != "key" && by.text() != "value") return Error(InvalidArgumentError("dictsort: by is 'key' or 'value'"));
+  if (by.text() != "key" && by.text() != "value") {
+    return Error(InvalidArgumentError("dictsort: by is 'key' or 'value'"));
+  }
   SURETY_ASSIGN_OR_RETURN(const std::vector<Value> pairs, Pairs(machine, self.dict()));
   const Value place(int64_t{by.text() == "key" ? 0 : 1});
   SURETY_ASSIGN_OR_RETURN(const AttributePath path, AttributePath::Make(&place));

@@ -112,6 +112,9 @@ Result<Value> WordCount(Machine& machine, const Value& self, const BoundArgs&) {
 }
 
 Result<Value> Truncate(Machine& machine, const Value& self, const BoundArgs& args) {
+  if (self.IsNumber() || self.IsNone()) {
+    return Error(InvalidArgumentError("truncate works on strings, not on " + std::string(self.TypeName())));
+  }
   SURETY_ASSIGN_OR_RETURN(const TaintedText text, ToText(machine, self));
   SURETY_ASSIGN_OR_RETURN(const int64_t length, args.Integer(0, 255));
   SURETY_ASSIGN_OR_RETURN(const TaintedText end, args.Text(2, "..."));

@@ -107,6 +107,15 @@ Result<Value> Machine::MakeList(std::vector<Value> items, ListObject::Form form,
   return Value(ListPtr(std::move(list)));
 }
 
+Result<Value> Machine::MakeIterator(std::vector<Value> items, const Status& failure) {
+  if (!failure.ok() && items.empty()) return Error(failure);
+  SURETY_ASSIGN_OR_RETURN(const Value whole, MakeList(std::move(items), ListObject::Form::kIterator));
+  if (failure.ok()) return whole;
+  auto list = std::make_shared<ListObject>(whole.list());
+  list->failure = std::make_shared<const Status>(failure);
+  return Value(ListPtr(std::move(list)));
+}
+
 Result<Value> Machine::MakeDict(std::shared_ptr<DictObject> dict) {
   budget_.Spend(static_cast<int64_t>(dict->entries.size()));
   SURETY_RETURN_IF_ERROR(CheckBudget());

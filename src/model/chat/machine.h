@@ -54,6 +54,8 @@ class Machine {
   Result<Value> MakeText(TaintedText text);
   Result<Value> MakeList(std::vector<Value> items, ListObject::Form form = ListObject::Form::kList,
                          std::string label = {});
+  // A lazy filter's items up to an error, which only those meet who go on to it; the error itself if there are none.
+  Result<Value> MakeIterator(std::vector<Value> items, const Status& failure);
   Result<Value> MakeDict(std::shared_ptr<DictObject> dict);
   NamespaceObject* NewNamespace();
 

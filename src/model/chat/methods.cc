@@ -127,9 +127,7 @@ Result<Value> CountText(Machine& machine, const Value& self, const BoundArgs& ar
   machine.budget().SpendBytes(text.size());
   if (wanted.empty()) return Value(CharacterCount(text) + 1);
   int64_t n = 0;
-  for (size_t at = text.find(wanted.text()); at != std::string::npos; at = text.find(wanted.text(), at + wanted.size())) {
-    ++n;
-  }
+  for (size_t at = 0; (at = text.find(wanted.text(), at)) != std::string::npos; at += wanted.size()) ++n;
   return Value(n);
 }
 
@@ -137,7 +135,9 @@ Result<Value> JoinMethod(Machine& machine, const Value& self, const BoundArgs& a
   SURETY_ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(machine, args[0]));
   if (args[0].IsUndefined()) return Value(TaintedText());
   for (const Value& item : items) {
-    if (!item.IsText()) return Error(InvalidArgumentError("join: an item is no string but " + std::string(item.TypeName())));
+    if (!item.IsText()) {
+      return Error(InvalidArgumentError("join: an item is no string but " + std::string(item.TypeName())));
+    }
   }
   SURETY_ASSIGN_OR_RETURN(TaintedText text, Join(machine, self.text(), items));
   return machine.MakeText(std::move(text));

@@ -140,6 +140,7 @@ Status CheckKey(const Value& key) {
     return OkStatus();
   }
   if (!key.IsList() && !key.IsDict()) return OkStatus();
+  if (key.IsList() && key.list().form == ListObject::Form::kRange) return OkStatus();
   return InvalidArgumentError("a value of type " + std::string(key.TypeName()) + " cannot be the key of a dict");
 }
 
@@ -212,6 +213,7 @@ Result<bool> Contains(Machine& machine, const Value& container, const Value& ite
       if (Equals(member, item, machine.budget())) return true;
       if (machine.budget().Exhausted()) return Error(machine.CheckBudget());
     }
+    if (container.list().failure != nullptr) return Error(*container.list().failure);
     return false;
   }
   if (container.IsDict()) {
@@ -252,6 +254,7 @@ Result<std::vector<Value>> Iterate(Machine& machine, const Value& value) {
   if (value.IsList()) {
     machine.budget().Spend(static_cast<int64_t>(value.list().items.size()));
     SURETY_RETURN_IF_ERROR(machine.CheckBudget());
+    if (value.list().failure != nullptr) return Error(*value.list().failure);
     return value.list().items;
   }
   if (value.IsDict()) {

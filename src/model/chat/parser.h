@@ -1,6 +1,7 @@
 // Tokens to a Template.
 // Errors: kInvalidArgument "line L, column C: ..." for syntax, unknown statements, filters and tests, calls that cannot
-// fit their filter, and names that begin with "__"; kResourceExhausted for nesting beyond max_depth or a source too long.
+// fit their filter, and attributes that begin with "__"; kResourceExhausted for nesting beyond max_depth or a source
+// that is too long.
 #pragma once
 
 #include <string_view>

@@ -109,7 +109,9 @@ Status AppendRepr(Machine& machine, TaintedText& out, const Value& value, int de
     return AppendEntries(machine, out, value.dict().entries, depth);
   } else if (value.Is<NamespaceObject*>()) {
     std::vector<std::pair<Value, Value>> entries;
-    for (const auto& [name, member] : value.name_space()->entries) entries.emplace_back(Value::Text(name, true), member);
+    for (const auto& [name, member] : value.name_space()->entries) {
+      entries.emplace_back(Value::Text(name, true), member);
+    }
     out.Append("<Namespace ", true);
     SURETY_RETURN_IF_ERROR(AppendEntries(machine, out, entries, depth));
     out.Append(">", true);

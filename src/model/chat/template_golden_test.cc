@@ -49,7 +49,8 @@ constexpr std::string_view kContinueTag = "CONTINUE_FINAL_MESSAGE_TAG ";
 // transformers' continue_final_message: render with a tag behind the last message's content, and cut there.
 void TagLastMessage(json::array& messages) {
   json::value& content = messages.back().as_object()["content"];
-  json::string& text = content.is_string() ? content.get_string() : content.as_array().back().as_object()["text"].as_string();
+  json::value& tagged = content.is_string() ? content : content.as_array().back().as_object()["text"];
+  json::string& text = tagged.as_string();
   text.append(kContinueTag);
 }
 
@@ -112,14 +113,15 @@ TEST_P(TemplateGoldenTest, RendersAsTransformersDoes) {
     EXPECT_EQ(text, std::string(test.at("expected").as_string()));
     for (size_t i = 0; i < segments->size(); ++i) {
       EXPECT_FALSE((*segments)[i].text.empty());
-      if (i > 0) EXPECT_NE((*segments)[i].trusted, (*segments)[i - 1].trusted);
+      EXPECT_TRUE(i == 0 || (*segments)[i].trusted != (*segments)[i - 1].trusted);
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Templates, TemplateGoldenTest, testing::ValuesIn(Goldens()), [](const auto& info) {
   std::string name = info.param.stem().string();
-  std::replace_if(name.begin(), name.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  const auto is_mark = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; };
+  std::replace_if(name.begin(), name.end(), is_mark, '_');
   return name;
 });
 

@@ -11,7 +11,8 @@ Character CharacterAt(std::string_view text, size_t at) {
   if (first < 0x80) return {first, 1};
   utf8proc_int32_t code = -1;
   const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data() + at);
-  const auto size = utf8proc_iterate(bytes, static_cast<utf8proc_ssize_t>(std::min<size_t>(4, text.size() - at)), &code);
+  const auto available = static_cast<utf8proc_ssize_t>(std::min<size_t>(4, text.size() - at));
+  const auto size = utf8proc_iterate(bytes, available, &code);
   if (size <= 0 || code < 0) return {};
   return {static_cast<uint32_t>(code), static_cast<size_t>(size)};
 }

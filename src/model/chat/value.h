@@ -16,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/status.h"
 #include "model/chat/tainted_text.h"
 
 namespace surety::model::chat {
@@ -116,6 +117,8 @@ struct ListObject {
   Form form = Form::kList;
   std::string label;  // "range(0, 3)", or the type name of a view
   int depth = 1;
+  // A lazy filter failed behind the last item: whoever asks for more gets this.
+  std::shared_ptr<const Status> failure;
 };
 
 struct DictObject {
