@@ -1,8 +1,8 @@
 // Text to token ids and back.
 //
 // Threads: a Tokenizer is immutable; any thread may use it. IncrementalDecoder belongs to one stream.
-// Errors: Make returns kInvalidArgument naming what in the specification does not fit. Encode never fails on text:
-// invalid UTF-8 is handled byte by byte where the vocabulary can, else as U+FFFD.
+// Errors: Make returns kInvalidArgument naming what in the specification does not fit. Encode never fails on text: bytes
+// that are not UTF-8 are encoded as bytes by byte-level vocabularies, as U+FFFD by the others.
 #pragma once
 
 #include <memory>
@@ -38,16 +38,18 @@ class Tokenizer {
   virtual std::vector<TokenId> Encode(std::span<const TextSegment> segments, const EncodeOptions& options) const = 0;
   std::vector<TokenId> Encode(std::string_view text, bool trusted = true, const EncodeOptions& options = {}) const;
 
-  // The bytes that a token stands for, before any joining rule (byte-level and byte tokens decoded, U+2581 as space).
-  // Empty for control tokens. id must be in range.
+  // The bytes that a token stands for (byte-level and byte tokens decoded, U+2581 as space, WordPiece's joining applied
+  // as inside a text). Empty for control tokens. id must be in range.
   virtual std::string_view TokenBytes(TokenId id) const = 0;
-  // The text of any token as it would be shown in a list, control tokens included.
+  // The token as it would be shown in a list, control tokens included.
   virtual std::string_view TokenText(TokenId id) const = 0;
   virtual bool IsControl(TokenId id) const = 0;
+  // What is dropped from the very start of a decoded text: the one space that encoding had put there, or that WordPiece
+  // would.
+  virtual bool StripsLeadingSpace() const = 0;
 
-  // Whole decode: all bytes joined, the kind's joining rules applied (leading space, WordPiece's "##"), invalid UTF-8
-  // replaced by U+FFFD.
-  virtual std::string Decode(std::span<const TokenId> ids, bool show_control = false) const = 0;
+  // Whole decode: all bytes joined, the kind's joining rules applied, invalid UTF-8 replaced by U+FFFD.
+  std::string Decode(std::span<const TokenId> ids, bool show_control = false) const;
 
   virtual const TokenizerSpec& spec() const = 0;
   int vocab_size() const { return static_cast<int>(spec().tokens.size()); }
@@ -59,7 +61,8 @@ class Tokenizer {
 // character; Finish() gives U+FFFD for what was left. The pieces joined equal Decode of the ids.
 class IncrementalDecoder {
  public:
-  explicit IncrementalDecoder(const Tokenizer& tokenizer, bool show_control = false);
+  explicit IncrementalDecoder(const Tokenizer& tokenizer, bool show_control = false)
+      : tokenizer_(tokenizer), show_control_(show_control) {}
   std::string Push(TokenId id);
   std::string Finish();
 

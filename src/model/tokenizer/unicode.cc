@@ -1,0 +1,221 @@
+#include "model/tokenizer/unicode.h"
+
+#include <array>
+#include <cstdlib>
+#include <unordered_map>
+
+#include <utf8proc.h>
+
+namespace surety::model {
+namespace {
+
+utf8proc_category_t CategoryOf(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
+
+// Printable ASCII and Latin-1 stand for themselves, the other bytes for characters from U+0100 on, in order.
+std::array<char32_t, 256> MakeByteLetters() {
+  std::array<char32_t, 256> letters{};
+  char32_t next = 0x100;
+  for (uint32_t b = 0; b < 256; ++b) {
+    const bool visible = (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+    letters[b] = visible ? static_cast<char32_t>(b) : next++;
+  }
+  return letters;
+}
+
+const std::array<char32_t, 256>& ByteLetters() {
+  static const std::array<char32_t, 256> letters = MakeByteLetters();
+  return letters;
+}
+
+}  // namespace
+
+int DecodeUtf8(std::string_view text, size_t at, char32_t& c) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[at + i]); };
+  const size_t left = text.size() - at;
+  const uint8_t lead = byte(0);
+  if (lead < 0x80) {
+    c = lead;
+    return 1;
+  }
+  const int length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || left < static_cast<size_t>(length)) return 0;
+  char32_t value = lead & (0xFF >> (length + 1));
+  for (int i = 1; i < length; ++i) {
+    const uint8_t next = byte(static_cast<size_t>(i));
+    if ((next & 0xC0) != 0x80) return 0;
+    value = (value << 6) | (next & 0x3F);
+  }
+  constexpr char32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
+  if (value < kSmallest[length] || value > 0x10FFFF || (value >= 0xD800 && value <= 0xDFFF)) return 0;
+  c = value;
+  return length;
+}
+
+void AppendUtf8(char32_t c, std::string& out) {
+  if (c < 0x80) {
+    out += static_cast<char>(c);
+  } else if (c < 0x800) {
+    out += static_cast<char>(0xC0 | (c >> 6));
+    out += static_cast<char>(0x80 | (c & 0x3F));
+  } else if (c < 0x10000) {
+    out += static_cast<char>(0xE0 | (c >> 12));
+    out += static_cast<char>(0x80 | ((c >> 6) & 0x3F));
+    out += static_cast<char>(0x80 | (c & 0x3F));
+  } else {
+    out += static_cast<char>(0xF0 | (c >> 18));
+    out += static_cast<char>(0x80 | ((c >> 12) & 0x3F));
+    out += static_cast<char>(0x80 | ((c >> 6) & 0x3F));
+    out += static_cast<char>(0x80 | (c & 0x3F));
+  }
+}
+
+int CharLength(std::string_view text, size_t at) {
+  char32_t c;
+  const int length = DecodeUtf8(text, at, c);
+  return length == 0 ? 1 : length;
+}
+
+bool IsValidUtf8(std::string_view text) {
+  char32_t c;
+  for (size_t at = 0; at < text.size();) {
+    const int length = DecodeUtf8(text, at, c);
+    if (length == 0) return false;
+    at += static_cast<size_t>(length);
+  }
+  return true;
+}
+
+namespace {
+
+// Bytes at `at` that together are one fault: the longest start of a valid character that breaks off, or one byte.
+size_t FaultLength(std::string_view text, size_t at) {
+  size_t length = 1;
+  for (size_t n = 2; n <= 3 && at + n <= text.size(); ++n) {
+    if (UnfinishedTail(text.substr(at, n)) == n) length = n;
+  }
+  return length;
+}
+
+}  // namespace
+
+std::string ReplaceInvalidUtf8(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  char32_t c;
+  for (size_t at = 0; at < text.size();) {
+    const int length = DecodeUtf8(text, at, c);
+    if (length == 0) {
+      out += "\xEF\xBF\xBD";
+      at += FaultLength(text, at);
+    } else {
+      out += text.substr(at, static_cast<size_t>(length));
+      at += static_cast<size_t>(length);
+    }
+  }
+  return out;
+}
+
+size_t UnfinishedTail(std::string_view text) {
+  for (size_t back = 1; back <= 3 && back <= text.size(); ++back) {
+    const auto lead = static_cast<uint8_t>(text[text.size() - back]);
+    if ((lead & 0xC0) == 0x80) continue;
+    if (lead < 0xC2 || lead > 0xF4) return 0;
+    const size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+    if (length <= back) return 0;
+    // The bytes so far must be able to start a valid character: fill up with the smallest and largest continuation.
+    for (const char fill : {'\x80', '\xBF'}) {
+      std::string trial(text.substr(text.size() - back));
+      trial.append(length - back, fill);
+      char32_t c;
+      if (DecodeUtf8(trial, 0, c) != 0) return back;
+    }
+    return 0;
+  }
+  return 0;
+}
+
+bool IsWhitespace(char32_t c) {
+  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
+         c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+bool IsPunctuation(char32_t c) {
+  const auto category = CategoryOf(c);
+  return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+}
+
+bool IsControl(char32_t c) {
+  switch (CategoryOf(c)) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CS: return true;
+    default: return false;
+  }
+}
+
+bool IsDigit(char32_t c) {
+  const auto category = CategoryOf(c);
+  return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
+}
+
+bool IsNonspacingMark(char32_t c) { return CategoryOf(c) == UTF8PROC_CATEGORY_MN; }
+
+bool IsWordChar(char32_t c) {
+  const auto category = CategoryOf(c);
+  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NO) || category == UTF8PROC_CATEGORY_PC;
+}
+
+std::string Normalise(std::string_view text, NormalForm form) {
+  int options = UTF8PROC_STABLE;
+  options |= form == NormalForm::kNfc || form == NormalForm::kNfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
+  if (form == NormalForm::kNfkc || form == NormalForm::kNfkd) options |= UTF8PROC_COMPAT;
+  utf8proc_uint8_t* out = nullptr;
+  const utf8proc_ssize_t size =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
+                   &out, static_cast<utf8proc_option_t>(options));
+  if (size < 0) return std::string(text);
+  std::string result(reinterpret_cast<char*>(out), static_cast<size_t>(size));
+  std::free(out);
+  return result;
+}
+
+std::string Lowercase(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  char32_t c;
+  for (size_t at = 0; at < text.size();) {
+    const int length = DecodeUtf8(text, at, c);
+    at += static_cast<size_t>(length == 0 ? 1 : length);
+    if (length == 0) continue;
+    if (c == 0x130) {  // the one capital whose lower case is two characters
+      out += "i\xCC\x87";
+    } else {
+      AppendUtf8(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), out);
+    }
+  }
+  return out;
+}
+
+char32_t ByteToLetter(uint8_t byte) { return ByteLetters()[byte]; }
+
+bool LettersToBytes(std::string_view letters, std::string& bytes) {
+  static const std::unordered_map<char32_t, uint8_t> table = [] {
+    std::unordered_map<char32_t, uint8_t> t;
+    for (uint32_t b = 0; b < 256; ++b) t[ByteLetters()[b]] = static_cast<uint8_t>(b);
+    return t;
+  }();
+  bytes.clear();
+  char32_t c;
+  for (size_t at = 0; at < letters.size();) {
+    const int length = DecodeUtf8(letters, at, c);
+    if (length == 0) return false;
+    const auto it = table.find(c);
+    if (it == table.end()) return false;
+    bytes += static_cast<char>(it->second);
+    at += static_cast<size_t>(length);
+  }
+  return true;
+}
+
+}  // namespace surety::model
