@@ -56,6 +56,11 @@ class JsonTokenizerReader {
     SURETY_RETURN_IF_ERROR(ReadPostProcessor(At(root, "post_processor")));
     SURETY_RETURN_IF_ERROR(ReadDecoder(At(root, "decoder")));
     ReadSpecialNames(config, special_map);
+    // Control tokens come from trusted text by their own path only; the model must not find them in a user's words.
+    spec_.unusable.assign(spec_.tokens.size(), false);
+    for (const AddedToken& token : spec_.added) {
+      if (token.special && token.id != spec_.unk) spec_.unusable[static_cast<size_t>(token.id)] = true;
+    }
     return std::move(spec_);
   }
 

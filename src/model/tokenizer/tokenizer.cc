@@ -293,8 +293,9 @@ std::string Tokenizer::Decode(std::span<const TokenId> ids, bool show_control) c
 std::string IncrementalDecoder::Push(TokenId id) {
   if (tokenizer_.IsControl(id) && !show_control_) return {};
   std::string_view bytes = tokenizer_.IsControl(id) ? tokenizer_.TokenText(id) : tokenizer_.TokenBytes(id);
-  if (first_ && tokenizer_.StripsLeadingSpace() && bytes.starts_with(' ')) bytes.remove_prefix(1);
-  first_ = first_ && bytes.empty();
+  const bool starts_text = first_ && !bytes.empty();
+  if (starts_text) first_ = false;
+  if (starts_text && tokenizer_.StripsLeadingSpace() && bytes.starts_with(' ')) bytes.remove_prefix(1);
   held_ += bytes;
   const size_t unfinished = UnfinishedTail(held_);
   std::string text = ReplaceInvalidUtf8(std::string_view(held_).substr(0, held_.size() - unfinished));

@@ -120,6 +120,17 @@ class TokenizerGoldenTest : public testing::TestWithParam<Case> {
     tokenizer_ = *std::move(tokenizer);
   }
 
+  // SmolLM2's vocabulary lacks some control bytes; they vanish, as in the reference.
+  bool HasAllBytes() const {
+    if (tokenizer_->spec().kind != TokenizerKind::kByteBpe) return false;
+    std::vector<bool> seen(256, false);
+    for (TokenId id = 0; id < tokenizer_->vocab_size(); ++id) {
+      const auto bytes = tokenizer_->TokenBytes(id);
+      if (bytes.size() == 1) seen[static_cast<uint8_t>(bytes[0])] = true;
+    }
+    return std::find(seen.begin(), seen.end(), false) == seen.end();
+  }
+
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 
@@ -144,8 +155,14 @@ TEST_P(TokenizerGoldenTest, SpecialTokensInUntrustedTextStayText) {
     const bool differs = plain < golden.plain_index.size() && golden.plain_index[plain] == static_cast<int32_t>(i);
     const auto& expected = differs ? golden.plain_ids[plain++] : golden.ids[i];
     const auto ids = tokenizer_->Encode(corpus[i], false);
-    if (NewerThanReference(*tokenizer_, i)) continue;
-    ASSERT_EQ(ids, expected) << "string " << i << ": " << testing::PrintToString(corpus[i]);
+    // The reference's unigram model finds control tokens of its vocabulary in plain text; here they never come from it.
+    const bool reference_leaks = std::any_of(expected.begin(), expected.end(), [&](TokenId id) {
+      return tokenizer_->IsControl(id) &&
+             (id != tokenizer_->spec().unk || corpus[i].find("<unk>") != std::string::npos);
+    });
+    if (!reference_leaks && !NewerThanReference(*tokenizer_, i)) {
+      ASSERT_EQ(ids, expected) << "string " << i << ": " << testing::PrintToString(corpus[i]);
+    }
     for (TokenId id : ids) ASSERT_TRUE(!tokenizer_->IsControl(id) || id == tokenizer_->spec().unk);
   }
 }
@@ -184,6 +201,8 @@ TEST_P(TokenizerGoldenTest, DecodedTextEqualsTheReference) {
   for (size_t i = 0, k = 0; i < corpus.size(); ++i) {
     const bool differs = k < index.size() && index[k].as_int64() == static_cast<int64_t>(i);
     const std::string expected = differs ? std::string(text[k++].as_string()) : corpus[i];
+    // SentencePiece shows the unknown token; a control token is hidden here.
+    if (expected.find("\xE2\x81\x87") != std::string::npos && corpus[i].find("<unk>") != std::string::npos) continue;
     ASSERT_EQ(tokenizer_->Decode(golden.ids[i]), expected) << "string " << i;
   }
 }
@@ -218,7 +237,7 @@ TEST_P(TokenizerGoldenTest, AnyBytesAreEncodedWithoutHarm) {
       bytes += static_cast<char>(RandomBits({round, i, RandomPurpose::kTest}));
     }
     const auto ids = tokenizer_->Encode(bytes, false);
-    if (tokenizer_->spec().kind == TokenizerKind::kByteBpe && tokenizer_->spec().normalisers.empty()) {
+    if (HasAllBytes() && tokenizer_->spec().normalisers.empty()) {
       std::string back;
       for (TokenId id : ids) back += tokenizer_->TokenBytes(id);
       ASSERT_EQ(back, bytes);
