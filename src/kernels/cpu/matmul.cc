@@ -46,7 +46,8 @@ struct Plan {
 
   int64_t GroupsPerUnit(const CpuPackedMatrix& w) const {
     const int64_t groups = std::max<int64_t>(1, unit_bytes / w.group_bytes());
-    return IsFloat(w.dtype()) && x.rows == 1 ? (groups + kFloatGroups - 1) / kFloatGroups * kFloatGroups : groups;
+    if (!IsFloat(w.dtype()) || x.rows > kFewRows) return groups;
+    return (groups + kFloatGroups - 1) / kFloatGroups * kFloatGroups;
   }
   int64_t UnitsOf(const CpuPackedMatrix& w) const {
     const int64_t groups = GroupsPerUnit(w);
@@ -157,12 +158,13 @@ void RunFloatUnit(const Plan& plan, const Unit& unit, Scratch& scratch) {
   const int64_t n_inputs = w.n_inputs(), input_bytes = PackedLayoutOf(w.dtype()).block_bytes;
   const int64_t end = unit.first_group + unit.n_groups;
   const float* x = plan.x.Row(unit.first_row);
-  if (unit.n_rows == 1) {
+  if (unit.n_rows <= kFewRows) {
     for (int64_t g = unit.first_group; g < end; g += kFloatGroups) {
       const int n = static_cast<int>(std::min<int64_t>(kFloatGroups, end - g));
-      std::memset(scratch.acc, 0, sizeof(float) * kGroup * kFloatGroups);
-      kernel.one_row(w.Group(g), w.group_bytes(), n, n_inputs, x, scratch.acc);
-      for (int i = 0; i < n; ++i) Finish(*unit.task, g + i, unit.first_row, 1, scratch.acc + i * kGroup);
+      kernel.few[unit.n_rows - 1](w.Group(g), w.group_bytes(), n, n_inputs, x, plan.x.stride, scratch.acc);
+      for (int i = 0; i < n; ++i) {
+        Finish(*unit.task, g + i, unit.first_row, unit.n_rows, scratch.acc + i * unit.n_rows * kGroup);
+      }
     }
     return;
   }

@@ -34,46 +34,55 @@ struct BF16Weights {
   }
 };
 
-// kGroups groups for one row: enough independent sums to hide the latency of the multiply-add.
-template <class W, int kGroups>
-HWY_INLINE void OneRowGroups(const std::byte* groups, int64_t group_bytes, int64_t n_inputs, const float* x,
-                             float* acc) {
-  VF total[kGroups][kVecs];
-  for (int g = 0; g < kGroups; ++g) {
-    for (int v = 0; v < kVecs; ++v) total[g][v] = hn::LoadU(DF(), acc + g * kGroup + v * kLanes);
-  }
+// T rows and kGroups groups: enough independent sums to hide the latency of the multiply-add.
+template <class W, int T, int kGroups>
+HWY_INLINE void FewRowsGroups(const std::byte* groups, int64_t group_bytes, int64_t n_inputs, const float* x,
+                              int64_t stride, float* acc) {
+  constexpr int kSums = T * kGroups * kVecs;  // [row][group][vector]
+  VF total[kSums];
+  for (int i = 0; i < kSums; ++i) total[i] = hn::Zero(DF());
   for (int64_t begin = 0; begin < n_inputs; begin += kChunk) {
     const int64_t end = HWY_MIN(begin + kChunk, n_inputs);
-    VF sum[kGroups][kVecs];
-    for (int g = 0; g < kGroups; ++g) {
-      for (int v = 0; v < kVecs; ++v) sum[g][v] = hn::Zero(DF());
-    }
+    VF sum[kSums];
+    for (int i = 0; i < kSums; ++i) sum[i] = hn::Zero(DF());
     const std::byte* input = groups + begin * kGroup * W::kBytes;
     for (int64_t k = begin; k < end; ++k, input += kGroup * W::kBytes) {
-      const VF xk = hn::Set(DF(), x[k]);
+      VF xk[T];
+      for (int t = 0; t < T; ++t) xk[t] = hn::Set(DF(), x[t * stride + k]);
       HWY_UNROLL(4)
       for (int g = 0; g < kGroups; ++g) {
         HWY_UNROLL(4)
         for (int v = 0; v < kVecs; ++v) {
-          sum[g][v] = hn::MulAdd(xk, W::Load(input + g * group_bytes, v), sum[g][v]);
+          const VF w = W::Load(input + g * group_bytes, v);
+          HWY_UNROLL(4)
+          for (int t = 0; t < T; ++t) {
+            VF& s = sum[(t * kGroups + g) * kVecs + v];
+            s = hn::MulAdd(xk[t], w, s);
+          }
         }
       }
     }
-    for (int g = 0; g < kGroups; ++g) {
-      for (int v = 0; v < kVecs; ++v) total[g][v] = hn::Add(total[g][v], sum[g][v]);
-    }
+    for (int i = 0; i < kSums; ++i) total[i] = hn::Add(total[i], sum[i]);
   }
-  for (int g = 0; g < kGroups; ++g) {
-    for (int v = 0; v < kVecs; ++v) hn::StoreU(total[g][v], DF(), acc + g * kGroup + v * kLanes);
+  for (int t = 0; t < T; ++t) {
+    for (int g = 0; g < kGroups; ++g) {
+      for (int v = 0; v < kVecs; ++v) {
+        hn::StoreU(total[(t * kGroups + g) * kVecs + v], DF(), acc + (g * T + t) * kGroup + v * kLanes);
+      }
+    }
   }
 }
 
-template <class W>
-void OneRow(const std::byte* groups, int64_t group_bytes, int n_groups, int64_t n_inputs, const float* x, float* acc) {
-  static_assert(kFloatGroups == 4);
-  if (n_groups == 4) return OneRowGroups<W, 4>(groups, group_bytes, n_inputs, x, acc);
-  for (int g = 0; g < n_groups; ++g) {
-    OneRowGroups<W, 1>(groups + g * group_bytes, group_bytes, n_inputs, x, acc + g * kGroup);
+template <class W, int T>
+void FewFloatRows(const std::byte* groups, int64_t group_bytes, int n_groups, int64_t n_inputs, const float* x,
+                  int64_t stride, float* acc) {
+  constexpr int kTogether = T == 1 ? 4 : T == 2 ? 2 : 1;
+  int g = 0;
+  for (; g + kTogether <= n_groups; g += kTogether) {
+    FewRowsGroups<W, T, kTogether>(groups + g * group_bytes, group_bytes, n_inputs, x, stride, acc + g * T * kGroup);
+  }
+  for (; g < n_groups; ++g) {
+    FewRowsGroups<W, T, 1>(groups + g * group_bytes, group_bytes, n_inputs, x, stride, acc + g * T * kGroup);
   }
 }
 
@@ -114,23 +123,32 @@ HWY_INLINE void FloatTile(const float* panel, int64_t n, const float* x, int64_t
   }
 }
 
-// The rows left over, fewer than T.
+// rows <= T.
 template <int T>
-void FloatRest(const float* panel, int64_t n, const float* x, int64_t stride, int64_t rows, float* acc) {
-  if (rows == T) return FloatTile<T>(panel, n, x, stride, acc);
-  if constexpr (T > 1) FloatRest<T - 1>(panel, n, x, stride, rows, acc);
+HWY_INLINE void FloatTileOf(const float* panel, int64_t n, const float* x, int64_t stride, int64_t rows, float* acc) {
+  if constexpr (T > 1) {
+    if (rows < T) return FloatTileOf<T - 1>(panel, n, x, stride, rows, acc);
+  }
+  FloatTile<T>(panel, n, x, stride, acc);
 }
 
 void ManyFloatRows(const float* panel, int64_t n, const float* x, int64_t stride, int64_t rows, float* acc) {
-  int64_t t = 0;
-  for (; t + kFloatTile <= rows; t += kFloatTile) {
-    FloatTile<kFloatTile>(panel, n, x + t * stride, stride, acc + t * kGroup);
+  while (rows > 0) {  // tiles of nearly the same size: a small last one would wait for its few sums
+    const int64_t n_tiles = (rows + kFloatTile - 1) / kFloatTile;
+    const int64_t tile = (rows + n_tiles - 1) / n_tiles;
+    FloatTileOf<kFloatTile>(panel, n, x, stride, tile, acc);
+    rows -= tile;
+    x += tile * stride;
+    acc += tile * kGroup;
   }
-  if (t < rows) FloatRest<kFloatTile - 1>(panel, n, x + t * stride, stride, rows - t, acc + t * kGroup);
 }
 
 template <class W>
-inline constexpr FloatKernel kFloatKernel = {OneRow<W>, UnpackFloats<W>, ManyFloatRows};
+inline constexpr FloatKernel kFloatKernel = {
+    {FewFloatRows<W, 1>, FewFloatRows<W, 2>, FewFloatRows<W, 3>, FewFloatRows<W, 4>},
+    UnpackFloats<W>,
+    ManyFloatRows,
+};
 
 const FloatKernel* FloatKernels(DType dtype) {
   switch (dtype) {

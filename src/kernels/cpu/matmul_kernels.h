@@ -21,7 +21,7 @@ namespace surety::kernels::cpu {
 inline constexpr int kFewRows = 4;       // up to so many rows straight from the packed form
 inline constexpr int kPanelBlocks = 16;  // blocks of 32 inputs that are unpacked at a time, whole supers
 inline constexpr int kChunk = 256;       // inputs in a chunk of the float sum
-inline constexpr int kFloatGroups = 4;   // groups that FloatKernel::one_row takes at a time
+inline constexpr int kFloatGroups = 4;   // groups that FloatKernel::few takes at a time
 
 // One block of a group, unpacked: what the loop over many rows reads. Fields that a type does not need are not written.
 struct alignas(64) PanelBlock {
@@ -41,9 +41,9 @@ struct QuantKernel {
 };
 
 struct FloatKernel {
-  // One row and up to kFloatGroups groups that stand group_bytes apart; acc [n_groups][16].
-  void (*one_row)(const std::byte* groups, int64_t group_bytes, int n_groups, int64_t n_inputs, const float* x,
-                  float* acc);
+  // rows = index + 1, up to kFloatGroups groups that stand group_bytes apart; writes acc [n_groups][rows][16].
+  void (*few[kFewRows])(const std::byte* groups, int64_t group_bytes, int n_groups, int64_t n_inputs, const float* x,
+                        int64_t stride, float* acc);
   // n <= kChunk inputs of a group as floats [n][16], in scratch or in place.
   const float* (*unpack)(const std::byte* inputs, int64_t n, float* scratch);
   // One chunk: n <= kChunk inputs, x rows `stride` floats apart.

@@ -27,6 +27,7 @@ struct SuperSource {
   const std::byte* scales;
   const std::byte* codes;
 
+  HWY_INLINE SuperSource() {}  // spelled out, as an implicit one would not be compiled for the target
   HWY_INLINE void BeginSuper(const std::byte* super) {
     for (int v = 0; v < kVecs; ++v) d[v] = LoadHalves(super + v * 2 * kLanes);
   }
@@ -42,6 +43,7 @@ struct WithMins : SuperSource<kDType> {
   static constexpr Kind kKind = K;
   VF neg_dmin[kVecs];
 
+  HWY_INLINE WithMins() {}
   HWY_INLINE void BeginSuper(const std::byte* super) {
     SuperSource<kDType>::BeginSuper(super);
     for (int v = 0; v < kVecs; ++v) neg_dmin[v] = hn::Neg(LoadHalves(super + 2 * kGroup + v * 2 * kLanes));
@@ -66,6 +68,7 @@ struct WithSubScales : SuperSource<kDType> {
   static constexpr int kOffsetBits = kDType == DType::kQ6_K ? 5 : 2;
   static_assert(K.offset == 1 << kOffsetBits);
 
+  HWY_INLINE WithSubScales() {}
   HWY_INLINE V32 Integer(int half, int v) const { return LoadBytes(I8(this->scales) + half * kGroup + v * kLanes); }
   HWY_INLINE VF Scale(int v) const { return this->d[v]; }
   HWY_INLINE V16 Sub(int half, int v) const {
@@ -73,7 +76,8 @@ struct WithSubScales : SuperSource<kDType> {
     return PairUp(scale, scale);
   }
   HWY_INLINE V16 Extra(int v) const {
-    return PairUp(hn::Neg(hn::ShiftLeft<kOffsetBits>(Integer(0, v))), hn::Neg(hn::ShiftLeft<kOffsetBits>(Integer(1, v))));
+    return PairUp(hn::Neg(hn::ShiftLeft<kOffsetBits>(Integer(0, v))),
+                  hn::Neg(hn::ShiftLeft<kOffsetBits>(Integer(1, v))));
   }
   template <int Q>
   HWY_INLINE V8 W(int v) const {
@@ -89,6 +93,7 @@ struct Q2Source : SuperSource<DType::kQ2_K> {
   static constexpr Kind kKind = kU2Sub;
   VF neg_dmin[kVecs];
 
+  HWY_INLINE Q2Source() {}
   HWY_INLINE void BeginSuper(const std::byte* super) {
     SuperSource::BeginSuper(super);
     for (int v = 0; v < kVecs; ++v) neg_dmin[v] = hn::Neg(LoadHalves(super + 2 * kGroup + v * 2 * kLanes));
@@ -109,6 +114,7 @@ struct Q2Source : SuperSource<DType::kQ2_K> {
 
 struct IqSource : SuperSource<DType::kIQ4_XS> {
   static constexpr Kind kKind = kS8;
+  HWY_INLINE IqSource() {}
   HWY_INLINE VF Scale(int v) const {
     return hn::Mul(d[v], hn::ConvertTo(DF(), LoadBytes(I8(scales) + v * kLanes)));
   }

@@ -286,7 +286,8 @@ TEST_P(MatMulTypeTest, LargestCodesDoNotOverflow) {
   Padded x(5, k);
   for (int64_t t = 0; t < 5; ++t) {
     for (int64_t i = 0; i < k; ++i) {
-      x.matrix.Row(t)[i] = t == 0 ? 1.0f : t == 1 ? -1.0f : t == 2 ? (i % 2 == 0 ? 1.0f : -1.0f) : t == 3 ? 0.5f : -0.5f;
+      const float alternating = i % 2 == 0 ? 1.0f : -1.0f;
+      x.matrix.Row(t)[i] = t == 0 ? 1.0f : t == 1 ? -1.0f : t == 2 ? alternating : t == 3 ? 0.5f : -0.5f;
     }
   }
   for (Isa isa : SupportedIsas()) {

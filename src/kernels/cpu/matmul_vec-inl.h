@@ -53,7 +53,7 @@ inline constexpr bool kDot = true, kDotUnsigned = false;
 inline constexpr bool kDot = false, kDotUnsigned = false;
 #endif
 
-// Makes x count as changed here. Without it the compiler reorders a chain of integer sums into a tree of all its products
+// Makes x count as changed here. Without it the compiler turns a chain of integer sums into a tree of all its products
 // at once, which do not fit the registers.
 template <class V>
 HWY_INLINE void KeepOrder(V& x) {

@@ -1,8 +1,8 @@
 // Activations rounded to 8 bits in blocks of 32.
 //
-// A block: d = largest magnitude / 127; q[i] = x[i] * (127 / largest magnitude), rounded to the nearest integer, ties to
-// even. A block whose largest magnitude is under 2^-100 counts as zeros. A block with an infinity or NaN has d = NaN and
-// q = 0, so whatever it meets becomes NaN. The same bits on every instruction set.
+// A block: d = largest magnitude / 127; q[i] = x[i] * (127 / largest magnitude), rounded to the nearest integer, ties
+// to even. A block whose largest magnitude is under 2^-100 counts as zeros. A block with an infinity or NaN has d = NaN
+// and q = 0, so whatever it meets becomes NaN. The same bits on every instruction set.
 #pragma once
 
 #include <cstdint>
