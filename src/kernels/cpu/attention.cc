@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kPartialBytes = size_t{8} << 20;
 constexpr int64_t kMaxPartialFloats = static_cast<int64_t>(kPartialBytes / sizeof(float));
-constexpr int kWantedLines = 48;    // of a task in prefill: a tile's conversion to floats is shared by so many
+constexpr int kWantedLines = 60;    // of a task in prefill: a tile's conversion to floats is shared by so many
 constexpr int kFewestLines = 12;    // below this, cutting rows further loses more than it spreads
 constexpr int64_t kSerialMacs = 40'000;  // work that costs less than waking the workers
 

@@ -3,8 +3,8 @@
 // Shapes: see ops.h. Threads: one caller at a time; Run* use the executor's workers.
 // Owns: the workers' scratch and the memory for partial results, both made by Reserve.
 // Errors: Reserve: kResourceExhausted. The Run functions CHECK shapes (head sizes up to kMaxKeyDim and kMaxValueDim).
-// Invariants: those of attention_job.h. (3) No allocation in Run*. (4) Nothing beyond a row's visible tokens takes part:
-// unwritten parts of pages may hold anything.
+// Invariants: those of attention_job.h. (3) No allocation in Run*. (4) Nothing beyond a row's visible tokens takes
+// part: unwritten parts of pages may hold anything.
 #pragma once
 
 #include <cstdint>

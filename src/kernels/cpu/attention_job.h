@@ -1,8 +1,8 @@
 // One attention call as plain data, and the pieces it is cut into. Shared by the planner and by the SIMD code.
 //
-// Terms: an *item* is a run of consecutive rows of one sequence; a *head block* is up to kMaxBlockRows / rows query
-// heads that read the same keys; a *task* is an item times a head block. A task's *lines* are its (row, head) pairs, row
-// by row: line = row * n_heads + head. A *tile* is kTileTokens keys, aligned to absolute position 0.
+// Terms: an *item* is a run of consecutive rows of one sequence; a *head block* is some or all of the query heads that
+// read the same keys; a *task* is an item times a head block. A task's *lines* are its (row, head) pairs, row by row:
+// line = row * n_heads + head. A *tile* is kTileTokens keys, aligned to absolute position 0.
 // Invariants: (1) A line's result is the merge, in ascending order, of one partial (max, sum, values) a tile, each
 // computed from zero; the tiles that take part depend on the line's absolute position only. (2) A partial's bits depend
 // on the line's query and its visible keys and values only. So neither the cut into tasks nor the workers matter.

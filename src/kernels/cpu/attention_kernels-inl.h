@@ -12,6 +12,7 @@
 
 #include <limits>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/attention_job.h"
 #include "kernels/cpu/lanes-inl.h"
@@ -35,7 +36,7 @@ constexpr int Width() {
 
 // Where a tile's keys and values lie, in the element type that goes with it.
 struct TileView {
-  const void* keys[kTileGroups];       // [E][16]
+  const void* keys[kTileGroups + 4];  // [E][16]; after the tile's last group those to come, for prefetching
   const uint16_t* k_scales[kTileGroups];  // [E/32][16], Q8_0
   const void* values[kTileGroups];     // token t of the group, strip s: values + t * row_step + s * strip_step
   int64_t row_step = 0, strip_step = 0;
@@ -47,6 +48,13 @@ struct LineRanges {
   const int32_t* lo;
   const int32_t* hi;
 };
+
+// The same pointer, but the compiler does not know it: what is loaded through it is loaded again. Keeping a broadcast
+// for the next group would cost a register that an accumulator needs.
+HWY_INLINE const float* Opaque(const float* p) {
+  asm volatile("" : "+r"(p));
+  return p;
+}
 
 // s[m][group][16] = sum_e q[e][m] * key[e], for kG groups from `group`; q is packed [n][kM].
 template <KvType kType, int kM, int kG>
@@ -66,6 +74,15 @@ HWY_INLINE void ScoreKernel(const float* HWY_RESTRICT q, int n, const TileView& 
   const typename E::Type* HWY_RESTRICT keys[kG];
   for (int g = 0; g < kG; ++g) keys[g] = static_cast<const typename E::Type*>(tile.keys[group + g]);
   constexpr bool kScaled = kType == KvType::kQ8_0;
+  constexpr bool kPrefetch = kType != KvType::kF32;  // floats mostly come from the scratch
+  const typename E::Type* HWY_RESTRICT next_keys[kG];
+  const typename E::Type* HWY_RESTRICT values[kG];
+  if constexpr (kPrefetch) {
+    for (int g = 0; g < kG; ++g) {
+      next_keys[g] = static_cast<const typename E::Type*>(tile.keys[group + kG + g]);
+      values[g] = static_cast<const typename E::Type*>(tile.values[group + g]);
+    }
+  }
   const int block = kScaled ? 32 : n;
   for (int e0 = 0; e0 < n; e0 += block) {
     V scale[kScaled ? kG : 1][kParts];
@@ -79,12 +96,22 @@ HWY_INLINE void ScoreKernel(const float* HWY_RESTRICT q, int n, const TileView& 
     for (int e = e0; e < e0 + block; ++e) {
 #pragma GCC unroll 8
       for (int g = 0; g < kG; ++g) {
+        const float* query = Opaque(q + int64_t{e} * kM);
+        V key[kParts];
 #pragma GCC unroll 8
         for (int p = 0; p < kParts; ++p) {
-          V key = E::Load(d, keys[g] + int64_t{e} * 16 + p * kLanes);
-          if constexpr (kScaled) key = hn::Mul(key, scale[g][p]);
+          key[p] = E::Load(d, keys[g] + int64_t{e} * 16 + p * kLanes);
+          if constexpr (kScaled) key[p] = hn::Mul(key[p], scale[g][p]);
+        }
+        if constexpr (kPrefetch) {  // pages lie anywhere, so the processor cannot foresee the next one
+          hwy::Prefetch(next_keys[g] + int64_t{e} * 16);
+          hwy::Prefetch(values[g] + int64_t{e} * 16);
+        }
 #pragma GCC unroll 8
-          for (int m = 0; m < kM; ++m) acc[m][g][p] = hn::MulAdd(hn::Set(d, q[int64_t{e} * kM + m]), key, acc[m][g][p]);
+        for (int m = 0; m < kM; ++m) {
+          const V x = hn::Set(d, query[m]);
+#pragma GCC unroll 8
+          for (int p = 0; p < kParts; ++p) acc[m][g][p] = hn::MulAdd(x, key[p], acc[m][g][p]);
         }
       }
     }
@@ -198,16 +225,16 @@ HWY_INLINE void StoreValues(const V (&acc)[kM][kC][kParts], const ValueSink& sin
       for (int i = 0; i < 16 * kC; ++i) tail[i] = i < n_columns ? out[i] : 0.0f;
     }
     float* HWY_RESTRICT to = whole ? out : tail;
+    const bool merge = sink.a != nullptr;
+    const V a = hn::Set(d, merge ? sink.a[m] : 0.0f);
+    const V b = hn::Set(d, merge ? sink.b[m] : 0.0f);
 #pragma GCC unroll 8
     for (int c = 0; c < kC; ++c) {
 #pragma GCC unroll 8
       for (int p = 0; p < kParts; ++p) {
         float* at = to + c * 16 + p * kLanes;
-        V v = acc[m][c][p];
-        if (sink.a != nullptr) {
-          v = hn::MulAdd(hn::Set(d, sink.a[m]), hn::LoadU(d, at), hn::Mul(hn::Set(d, sink.b[m]), v));
-        }
-        hn::StoreU(v, d, at);
+        const V v = acc[m][c][p];
+        hn::StoreU(merge ? hn::MulAdd(a, hn::LoadU(d, at), hn::Mul(b, v)) : v, d, at);
       }
     }
     if (!whole) {
@@ -273,13 +300,15 @@ HWY_INLINE void ValueKernel(const float* HWY_RESTRICT w, const TileView& tile, c
       for (int j = j0; j < j1; ++j, at += tile.row_step) {
 #pragma GCC unroll 8
         for (int c = 0; c < kC; ++c) {
+          const float* weight = Opaque(w + j);
+          V value[kParts];
 #pragma GCC unroll 8
-          for (int p = 0; p < kParts; ++p) {
-            const V v = load(at, j, c, p);
+          for (int p = 0; p < kParts; ++p) value[p] = load(at, j, c, p);
 #pragma GCC unroll 8
-            for (int m = 0; m < kM; ++m) {
-              acc[m][c][p] = hn::MulAdd(hn::Set(d, w[m * kTileTokens + j]), v, acc[m][c][p]);
-            }
+          for (int m = 0; m < kM; ++m) {
+            const V x = hn::Set(d, weight[m * kTileTokens]);
+#pragma GCC unroll 8
+            for (int p = 0; p < kParts; ++p) acc[m][c][p] = hn::MulAdd(x, value[p], acc[m][c][p]);
           }
         }
       }

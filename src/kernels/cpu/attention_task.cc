@@ -184,9 +184,12 @@ void AttendOneTile(TaskState& state, int tile, float* const* lines, bool merge) 
   }
   const AttentionJob& job = state.job;
   const int kv_head = job.kind == AttentionKind::kHeads ? state.task.kv_head : 0;
-  StoredGroup groups[kTileGroups];
-  for (int g = first; g < end; ++g) {
-    groups[g] = FindGroup(*job.kv, job.layer, state.sequence, kv_head, tile * kTileTokens + g * kKvLaneTokens);
+  // Of the groups after those, the next tile's are looked up too, so that they can be prefetched.
+  StoredGroup groups[kTileGroups + 4];
+  for (int g = first; g < end + 4; ++g) {
+    const int position = tile * kTileTokens + g * kKvLaneTokens;
+    const bool exists = position < state.sequence.first_position + state.sequence.n_rows;
+    groups[g] = exists ? FindGroup(*job.kv, job.layer, state.sequence, kv_head, position) : groups[g - 1];
   }
   switch (job.kv->layout.type) {
     case KvType::kF32: return AttendStored<KvType::kF32>(state, groups, first, end, lines, merge);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -85,11 +86,15 @@ class AttentionRun {
   SerialExecutor serial_;
 };
 
+// The largest error met so far as a share of its bound, to see that the bounds are neither loose nor lucky.
+double g_worst_share = 0;
+
 void ExpectWithinBound(const std::vector<float>& got, const reference::Bounded& want, const std::string& what) {
   ASSERT_EQ(got.size(), want.value.size()) << what;
   int failures = 0;
   for (size_t i = 0; i < got.size() && failures < 3; ++i) {
     const double error = std::abs(got[i] - want.value[i]);
+    g_worst_share = std::max(g_worst_share, error / want.bound[i]);
     if (!(error <= want.bound[i])) {
       ADD_FAILURE() << what << " element " << i << ": " << got[i] << ", expected " << want.value[i] << ", error "
                     << error << ", bound " << want.bound[i];
@@ -139,12 +144,14 @@ TEST_F(AttentionTest, MatchesPlainLoopsWithinTheErrorBound) {
     const reference::Bounded want = run.Expected(chunks);
     ForEachIsa([&](Isa) { ExpectWithinBound(run.Attend(serial, chunks), want, c.Name()); });
   }
+  RecordProperty("worst_share_of_bound", std::to_string(g_worst_share));
 }
 
 TEST_F(AttentionTest, RowsHaveTheSameBitsHoweverTheyAreComputed) {
   SerialExecutor serial;
-  const auto two = MakeThreadPool({.n_workers = 2, .pin = false});
-  const auto three = MakeThreadPool({.n_workers = 3, .pin = false});
+  // Workers sleep at once: there may be more of them than processors.
+  const auto two = MakeThreadPool({.n_workers = 2, .pin = false, .spin_nanos = 0});
+  const auto three = MakeThreadPool({.n_workers = 3, .pin = false, .spin_nanos = 0});
   for (Case c : AllCases()) {
     constexpr int kTokens = 281;
     AttentionRun whole(c, 2, kTokens, 0);
@@ -161,7 +168,7 @@ TEST_F(AttentionTest, RowsHaveTheSameBitsHoweverTheyAreComputed) {
       }
       if (!c.causal) return;
       // Chunks, stored and attended one after another in shuffled pages of other sizes.
-      for (int page_tokens : {16, 32, 64, 128, 256}) {
+      for (int page_tokens : {16, 32, 64, 256}) {
         Case other = c;
         other.page_tokens = page_tokens;
         AttentionRun chunked(other, 2, kTokens, static_cast<uint64_t>(page_tokens));
@@ -172,7 +179,8 @@ TEST_F(AttentionTest, RowsHaveTheSameBitsHoweverTheyAreComputed) {
           chunked.Store({{0, first, n}});
           // Alone and with another sequence before it.
           const std::vector<float> alone = chunked.Attend(page_tokens == 32 ? *two : serial, {{0, first, n}});
-          const std::vector<float> both = chunked.Attend(page_tokens == 32 ? *three : serial, {{1, 33, 7}, {0, first, n}});
+          const std::vector<float> both =
+              chunked.Attend(page_tokens == 32 ? *three : serial, {{1, 33, 7}, {0, first, n}});
           EXPECT_EQ(alone, std::vector<float>(both.begin() + static_cast<std::ptrdiff_t>(7 * cols), both.end()));
           rows.insert(rows.end(), alone.begin(), alone.end());
           first += n;
@@ -186,7 +194,7 @@ TEST_F(AttentionTest, RowsHaveTheSameBitsHoweverTheyAreComputed) {
 
 TEST_F(AttentionTest, DecodeOfEachRowEqualsPrefill) {
   SerialExecutor serial;
-  const auto two = MakeThreadPool({.n_workers = 2, .pin = false});
+  const auto two = MakeThreadPool({.n_workers = 2, .pin = false, .spin_nanos = 0});
   for (const Case& c : AllCases()) {
     if (!c.causal) continue;
     constexpr int kTokens = 270;
@@ -205,7 +213,7 @@ TEST_F(AttentionTest, DecodeOfEachRowEqualsPrefill) {
 
 TEST_F(AttentionTest, LongContextsSplitOverManyWorkersKeepTheirBits) {
   SerialExecutor serial;
-  const auto five = MakeThreadPool({.n_workers = 5, .pin = false});
+  const auto five = MakeThreadPool({.n_workers = 5, .pin = false, .spin_nanos = 0});
   for (int window : {0, 1000}) {
     const Case c = {.shape = {9, 3, 64, 64}, .window = window};
     constexpr int kTokens = 3000;
@@ -220,7 +228,7 @@ TEST_F(AttentionTest, LongContextsSplitOverManyWorkersKeepTheirBits) {
 
 TEST_F(AttentionTest, PartialResultsBeyondTheirMemoryRunInWaves) {
   SerialExecutor serial;
-  const auto two = MakeThreadPool({.n_workers = 2, .pin = false});
+  const auto two = MakeThreadPool({.n_workers = 2, .pin = false, .spin_nanos = 0});
   const Case c = {.shape = {8, 1, 16, 512}, .type = KvType::kF32};
   constexpr int kTokens = 20000;  // 157 tiles * 8 lines * 514 floats a row: three rows fit
   AttentionRun run(c, 1, kTokens, 3);

@@ -59,10 +59,11 @@ HWY_INLINE void LoadValueScales(const StoredGroup* groups, int first, int end, i
   }
 }
 
-// Pages as they are.
+// Pages as they are. groups[end .. end + 4) are the next ones.
 HWY_INLINE TileView StoredTile(const StoredGroup* groups, int first, int end, KvType type, int v_dim,
                                const AttentionScratch& scratch) {
   TileView tile;
+  for (int g = end; g < end + 4; ++g) tile.keys[g] = groups[g].keys;
   for (int g = first; g < end; ++g) {
     tile.keys[g] = groups[g].keys;
     tile.k_scales[g] = reinterpret_cast<const uint16_t*>(groups[g].k_scales);

@@ -12,8 +12,8 @@
 
 namespace surety::kernels::cpu {
 
-// Runs every kind of operation on tiny inputs and compares with plain loops; about ten milliseconds. kInternal names the
-// first operation that is off by more than its error bound.
+// Runs every kind of operation on tiny inputs and compares with plain loops; about ten milliseconds. kInternal names
+// the first operation that is off by more than its error bound.
 Status SelfCheck(Ops& ops);
 
 // Checks every kind of operation on the instruction set in use (isa.h). If one is wrong, falls back to the next weaker

@@ -67,7 +67,7 @@ class ElementwiseTest : public ::testing::Test {
   }
 
   SerialExecutor serial_;
-  std::unique_ptr<Executor> three_ = MakeThreadPool({.n_workers = 3, .pin = false});
+  std::unique_ptr<Executor> three_ = MakeThreadPool({.n_workers = 3, .pin = false, .spin_nanos = 0});
 };
 
 TEST_F(ElementwiseTest, RmsNormMatchesPlainLoops) {
@@ -169,7 +169,8 @@ TEST_F(ElementwiseTest, ActivationsMatchPlainLoops) {
             const double gate = gate_up.View().Row(r)[i], up = gate_up.View().Row(r)[cols + i];
             const double want = ExactActivation(act, gate);
             EXPECT_NEAR(out.View().Row(r)[i], want * up, 8 * kU * std::abs(gate * up));
-            EXPECT_NEAR(x.View().Row(r)[i], ExactActivation(act, double{5.0f * NumberAt(4, 0, static_cast<uint64_t>(r), static_cast<uint64_t>(i))}), 8 * kU * 5);
+            const float in = 5.0f * NumberAt(4, 0, static_cast<uint64_t>(r), static_cast<uint64_t>(i));
+            EXPECT_NEAR(x.View().Row(r)[i], ExactActivation(act, in), 8 * kU * 5);
           }
         }
         return out.data;
@@ -262,7 +263,8 @@ TEST_F(ElementwiseTest, HeadMatMulMatchesPlainLoopsAndRowsStandAlone) {
         const int64_t head_stride = int64_t{in} * out_dim + 11;
         Padded w(1, kHeads * head_stride, 3);
         ForEachIsa([&, in = in, out_dim = out_dim] {
-          Padded x(rows, kHeads * (in + 2), 4), out(rows, kHeads * (out_dim + 1), 5), alone(rows, kHeads * (out_dim + 1), 5);
+          Padded x(rows, kHeads * (in + 2), 4);
+          Padded out(rows, kHeads * (out_dim + 1), 5), alone(rows, kHeads * (out_dim + 1), 5);
           HeadMatMul(*three_, w.View().data, head_stride, kHeads, in, out_dim, transposed, x.View(), out.View());
           for (int64_t r = 0; r < rows; ++r) {
             HeadMatMul(serial_, w.View().data, head_stride, kHeads, in, out_dim, transposed, x.View().Rows(r, 1),
@@ -271,8 +273,8 @@ TEST_F(ElementwiseTest, HeadMatMulMatchesPlainLoopsAndRowsStandAlone) {
               for (int o = 0; o < out_dim; ++o) {
                 double want = 0, size = 0;
                 for (int i = 0; i < in; ++i) {
-                  const double term = double{w.View().data[h * head_stride + (transposed ? i * out_dim + o : o * in + i)]} *
-                                      x.View().Row(r)[h * (in + 2) + i];
+                  const int64_t at = h * head_stride + (transposed ? i * out_dim + o : o * in + i);
+                  const double term = double{w.View().data[at]} * x.View().Row(r)[h * (in + 2) + i];
                   want += term;
                   size += std::abs(term);
                 }

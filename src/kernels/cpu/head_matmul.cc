@@ -79,7 +79,9 @@ HWY_INLINE void DotBlock(const float* HWY_RESTRICT w, int n_in, const float* HWY
     for (int p = 0; p < kParts; ++p) {
       const V row = hn::LoadU(d, w + i + p * kLanes);
 #pragma GCC unroll 8
-      for (int m = 0; m < kM; ++m) acc[m][p] = hn::MulAdd(row, hn::LoadU(d, x + m * x_step + i + p * kLanes), acc[m][p]);
+      for (int m = 0; m < kM; ++m) {
+        acc[m][p] = hn::MulAdd(row, hn::LoadU(d, x + m * x_step + i + p * kLanes), acc[m][p]);
+      }
     }
   }
   const OneTag d1;
@@ -87,7 +89,8 @@ HWY_INLINE void DotBlock(const float* HWY_RESTRICT w, int n_in, const float* HWY
     HWY_ALIGN float lanes[16];
     for (int p = 0; p < kParts; ++p) hn::Store(acc[m][p], d, lanes + p * kLanes);
     for (int l = 0; i + l < n_in; ++l) {
-      lanes[l] = hn::GetLane(hn::MulAdd(hn::Set(d1, w[i + l]), hn::Set(d1, x[m * x_step + i + l]), hn::Set(d1, lanes[l])));
+      const auto input = hn::Set(d1, x[m * x_step + i + l]);
+      lanes[l] = hn::GetLane(hn::MulAdd(hn::Set(d1, w[i + l]), input, hn::Set(d1, lanes[l])));
     }
     out[m * out_step] = TreeSum16(lanes);
   }

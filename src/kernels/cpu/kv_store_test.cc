@@ -33,7 +33,7 @@ float Rounded(KvType type, float x) {
 class KvStoreTest : public ::testing::Test {
  protected:
   void TearDown() override { EXPECT_TRUE(SetIsa(BestIsa()).ok()); }
-  std::unique_ptr<Executor> three_ = MakeThreadPool({.n_workers = 3, .pin = false});
+  std::unique_ptr<Executor> three_ = MakeThreadPool({.n_workers = 3, .pin = false, .spin_nanos = 0});
 };
 
 TEST_F(KvStoreTest, FloatTypesRoundEachNumberAndLeaveTheRestOfThePageAlone) {
@@ -86,7 +86,8 @@ TEST_F(KvStoreTest, Q8ScalesFollowTheRule) {
       for (int b = 0; b < dim; b += 32) {
         float largest = 0;
         for (int i = b; i < b + 32; ++i) {
-          largest = std::max(largest, std::abs(NumberAt(kind, 0, static_cast<uint64_t>(t), static_cast<uint64_t>(h * dim + i))));
+          const auto column = static_cast<uint64_t>(h * dim + i);
+          largest = std::max(largest, std::abs(NumberAt(kind, 0, static_cast<uint64_t>(t), column)));
         }
         const float scale = F16ToF32(F32ToF16(largest / 127.0f));
         for (int i = b; i < b + 32; ++i) {
@@ -116,11 +117,15 @@ TEST_F(KvStoreTest, SpecialNumbers) {
       Rig rig(layout, 1, 16, 0);
       const BatchView& batch = rig.Batch({{0, 0, 1}});
       std::vector<float> k(512), v(64, 1.0f);
-      for (int i = 0; i < 512; ++i) k[static_cast<size_t>(i)] = std::ldexp(1.0f + static_cast<float>(i % 7) * 0x1.002p-4f, i / 8 - 40) * (i % 2 ? 1 : -1);
+      for (int i = 0; i < 512; ++i) {
+        const float mantissa = 1.0f + static_cast<float>(i % 7) * 0x1.002p-4f;
+        k[static_cast<size_t>(i)] = std::ldexp(i % 2 == 0 ? mantissa : -mantissa, i / 8 - 40);
+      }
       k[0] = 65519.0f, k[1] = 65520.0f, k[2] = INFINITY, k[3] = 0x1p-25f, k[4] = 0x1.8p-25f, k[5] = -0.0f;
       KvStore(serial, 0, ConstMatrixF(k.data(), 1, 512), ConstMatrixF(v.data(), 1, 64), batch, rig.kv());
       for (int i = 0; i < 512; ++i) {
-        EXPECT_EQ(StoredKey(rig.kv(), 0, batch.sequences[0].page_table, 0, 0, i), Rounded(type, k[static_cast<size_t>(i)]));
+        EXPECT_EQ(StoredKey(rig.kv(), 0, batch.sequences[0].page_table, 0, 0, i),
+                  Rounded(type, k[static_cast<size_t>(i)]));
       }
     }
     const KvLayout layout = {1, 1, 64, 32, 16, KvType::kQ8_0, false};

@@ -135,8 +135,8 @@ TEST_F(MathTest, GeluErrorsStayWithinTheDocumentedBounds) {
 
 TEST_F(MathTest, AllInstructionSetsWithFmaAgreeBitForBit) {
   const auto x = Sweep(100.0f, 40961);
-  for (MathFunction f : {MathFunction::kExp, MathFunction::kExpNonPositive, MathFunction::kTanh, MathFunction::kErf,
-                         MathFunction::kSigmoid, MathFunction::kSilu, MathFunction::kGeluTanh, MathFunction::kGeluErf}) {
+  using enum MathFunction;
+  for (MathFunction f : {kExp, kExpNonPositive, kTanh, kErf, kSigmoid, kSilu, kGeluTanh, kGeluErf}) {
     std::vector<float> first;
     for (Isa isa : SupportedIsas()) {
       if (isa == Isa::kSse4) continue;

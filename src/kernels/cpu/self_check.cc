@@ -272,8 +272,8 @@ Status CheckAttention(Ops& ops, KvType type, Numbers& numbers) {
   std::vector<double> want(out.size());
   for (int line = 0; line < kRows * kHeads; ++line) {
     const int end = kTokens - kRows + line / kHeads + 1, kv_head = line % kHeads / (kHeads / kKvHeads);
-    PlainAttention(q.data() + line * kDim, double{0.4f}, end - kWindow, end, kDim, keys.data() + kv_head * kDim, kKvCols,
-                   kDim, values.data() + kv_head * kDim, kKvCols, want.data() + line * kDim);
+    PlainAttention(q.data() + line * kDim, double{0.4f}, end - kWindow, end, kDim, keys.data() + kv_head * kDim,
+                   kKvCols, kDim, values.data() + kv_head * kDim, kKvCols, want.data() + line * kDim);
   }
   SURETY_RETURN_IF_ERROR(Compare(what, out, [&](size_t i) { return want[i]; }, 512 * kU));
   attend(kTokens - 1, 1, last.data());
@@ -314,8 +314,9 @@ Status CheckMla(Ops& ops, Numbers& numbers) {
       double* to = tokens.data() + j * kMade;
       const double* latent = latents.data() + j * kWidth;
       for (int i = 0; i < kPer; ++i) {
+        const float* row = kv_b.data() + (h * kPer + i) * kLatent;
         double sum = 0;
-        for (int r = 0; r < kLatent; ++r) sum += double{kv_b[static_cast<size_t>((h * kPer + i) * kLatent + r)]} * latent[r];
+        for (int r = 0; r < kLatent; ++r) sum += row[r] * latent[r];
         to[i < kNope ? i : i + kRope] = sum;
       }
       std::copy(latent + kLatent, latent + kWidth, to + kNope);
