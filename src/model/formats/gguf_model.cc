@@ -7,15 +7,7 @@
 #include "model/formats/gguf.h"
 #include "model/formats/gguf_config.h"
 #include "model/formats/source_base.h"
-#if __has_include("model/tokenizer/tokenizer_loaders.h")
 #include "model/tokenizer/tokenizer_loaders.h"
-#else
-namespace surety::model {
-inline Result<TokenizerSpec> TokenizerSpecFromGguf(const GgufFile&) {
-  return Error(UnimplementedError("tokenizers of GGUF files"));
-}
-}  // namespace surety::model
-#endif
 #include "model/validate_tensors.h"
 
 namespace surety::model {

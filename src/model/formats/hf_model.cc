@@ -11,15 +11,7 @@
 #include "model/formats/json_fields.h"
 #include "model/formats/safetensors.h"
 #include "model/formats/source_base.h"
-#if __has_include("model/tokenizer/tokenizer_loaders.h")
 #include "model/tokenizer/tokenizer_loaders.h"
-#else
-namespace surety::model {
-inline Result<TokenizerSpec> TokenizerSpecFromJson(const std::string&, const std::string&, const std::string&) {
-  return Error(UnimplementedError("tokenizers of Hugging Face folders"));
-}
-}  // namespace surety::model
-#endif
 #include "model/validate_tensors.h"
 
 namespace surety::model {
