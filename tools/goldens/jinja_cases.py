@@ -194,7 +194,7 @@ a {# comment {{ x }} #} b {#- strip -#} c
 {{ '{}'.format() }}
 {{ '{0.__class__}'.format('x') }}
 {{ "%s-%s"|format(1, 'b') }} {{ "%(a)s"|format(a=2) }}
-{{ messages|map(attribute='role')|join(',') }} {{ objs|map(attribute='n.m')|join(',') }}
+{{ messages|map(attribute='role')|join(',') }} {{ objs[:2]|map(attribute='n.m')|join(',') }}
 {{ objs|map(attribute='a', default=0)|list }} {{ ls|map('upper')|list }}
 {{ ls|map('replace', 'a', 'X')|join }} {{ nested|map(attribute=0)|list }}
 {{ l|map('string')|join('+') }}
@@ -231,7 +231,8 @@ a {# comment {{ x }} #} b {#- strip -#} c
 {{ ws|trim }}| {{ 'xxaxx'|trim('x') }} {{ i|trim }} {{ missing|trim }}|
 {{ s|replace('o', '0') }} {{ s|replace('o', '0', 1) }} {{ i|replace(7, 8) }} {{ missing|replace('a', 'b') }}|
 {{ missing|default('d') }} {{ n|default('d') }} {{ n|default('d', true) }}
-{{ ''|d('d', boolean=true) }} {{ missing|default }}| {{ s|d('x') }} {{ missing.a|default('x') }}
+{{ ''|d('d', boolean=true) }} {{ missing|default }}| {{ s|d('x') }}
+{{ missing.a|default('x') }}
 {{ (missing|default({})).a is defined }} {{ f|default(true) }} {{ 0|default(1, true) }}
 {{ '42'|int }} {{ 'x'|int }} {{ 'x'|int(5) }} {{ 3.9|int }} {{ '3.9'|int }}
 {{ '0x1f'|int(base=16) }} {{ n|int }} {{ t|int }} {{ ' 5 '|int }} {{ '-7'|int }} {{ '1_000'|int }}

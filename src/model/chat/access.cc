@@ -142,7 +142,7 @@ Result<Value> GetAttribute(Machine& machine, const Value& object, std::string_vi
     return Value(CallablePtr(std::move(bound)));
   }
   if (IsUnsupportedMethod(object, name)) {
-    return Error(InvalidArgumentError("'" + std::string(name) + "' of a " + std::string(object.TypeName()) +
+    return Error(InvalidArgumentError(Quoted(name) + " of a " + std::string(object.TypeName()) +
                                       " is not available: methods that change a value, and a few others, are not"));
   }
   if (object.IsDict()) {

@@ -42,7 +42,8 @@ Result<std::optional<int64_t>> ParseInteger(const TaintedText& text, int base) {
     rest.remove_prefix(2);
   }
   if (rest.empty() || rest[0] == '-' || rest[0] == '+') return std::nullopt;
-  const std::string signed_digits = (negative ? "-" : "") + std::string(rest);
+  std::string signed_digits(negative ? "-" : "");
+  signed_digits.append(rest);
   int64_t value = 0;
   const char* end = signed_digits.data() + signed_digits.size();
   const auto [stop, error] = std::from_chars(signed_digits.data(), end, value, base);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/nearest_name.h"
+#include "model/chat/lexer.h"
 #include "model/chat/operators.h"
 
 namespace surety::model::chat {
@@ -40,7 +41,7 @@ size_t FunctionSpec::MaxPositional() const {
 Status CheckCall(const FunctionSpec& spec, size_t n_positional, std::span<const std::string_view> names) {
   if (spec.variadic) return OkStatus();
   const auto wrong = [&](const std::string& what) {
-    return InvalidArgumentError("'" + std::string(spec.name) + "' " + what);
+    return InvalidArgumentError(Quoted(spec.name) + " " + what);
   };
   if (n_positional > spec.MaxPositional()) {
     return wrong("takes at most " + std::to_string(spec.MaxPositional()) + " arguments");

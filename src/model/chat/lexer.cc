@@ -266,7 +266,7 @@ class Lexer {
         open += op == "(" ? ')' : op == "[" ? ']' : '}';
       } else if (op == ")" || op == "]" || op == "}") {
         if (open.empty() || open.back() != op[0]) {
-          return ErrorAt(PositionOf(pos_), "'" + std::string(op) + "' closes nothing that is open");
+          return ErrorAt(PositionOf(pos_), Quoted(op) + " closes nothing that is open");
         }
         open.pop_back();
       }
@@ -315,6 +315,13 @@ Status ErrorAt(Position at, std::string_view what) {
                               std::string(what));
 }
 
+std::string Quoted(std::string_view name) {
+  std::string text(1, '\'');
+  text.append(name);
+  text += '\'';
+  return text;
+}
+
 std::string Describe(const Token& token) {
   switch (token.kind) {
     case Token::Kind::kData: return "text";
@@ -326,7 +333,7 @@ std::string Describe(const Token& token) {
     case Token::Kind::kInteger:
     case Token::Kind::kFloat: return "a number";
     case Token::Kind::kName:
-    case Token::Kind::kOperator: return "'" + token.text + "'";
+    case Token::Kind::kOperator: return Quoted(token.text);
     case Token::Kind::kEnd: return "the end of the template";
   }
   return "?";

@@ -34,6 +34,9 @@ struct Token {
   bool IsName(std::string_view name) const { return kind == Kind::kName && text == name; }
 };
 
+// The name in quotation marks.
+std::string Quoted(std::string_view name);
+
 // What was found, for messages: "'endfor'", "end of template".
 std::string Describe(const Token& token);
 

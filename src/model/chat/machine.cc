@@ -243,8 +243,8 @@ Status Machine::Assign(const Target& target, const Value& value) {
   }
   const Value space = Lookup(target.id);
   if (!space.Is<NamespaceObject*>()) {
-    return ErrorAt(target.at, "'" + parsed_.names[static_cast<size_t>(target.id)] +
-                                  "' is no namespace; only a namespace's attributes can be set");
+    return ErrorAt(target.at, Quoted(parsed_.names[static_cast<size_t>(target.id)]) +
+                                  " is no namespace; only a namespace's attributes can be set");
   }
   budget_.Spend(static_cast<int64_t>(space.name_space()->entries.size()) / 8);
   space.name_space()->Set(target.attribute, value);

@@ -13,7 +13,7 @@ namespace {
 Status NoOperation(std::string_view symbol, const Value& a, const Value& b) {
   if (a.IsUndefined()) return UndefinedError(a);
   if (b.IsUndefined()) return UndefinedError(b);
-  return InvalidArgumentError("'" + std::string(symbol) + "' is not possible between " + std::string(a.TypeName()) +
+  return InvalidArgumentError(Quoted(symbol) + " is not possible between " + std::string(a.TypeName()) +
                               " and " + std::string(b.TypeName()));
 }
 
@@ -131,7 +131,7 @@ bool IsSequence(const Value& value) {
 
 Status UndefinedError(const Value& value) {
   const auto& name = value.undefined().name;
-  return InvalidArgumentError(name == nullptr ? "this value is undefined" : "'" + *name + "' is undefined");
+  return InvalidArgumentError(name == nullptr ? "this value is undefined" : Quoted(*name) + " is undefined");
 }
 
 Status CheckKey(const Value& key) {

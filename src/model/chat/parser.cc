@@ -116,9 +116,9 @@ class StatementParser {
       SURETY_RETURN_IF_ERROR(EndOfTag());
       SURETY_ASSIGN_OR_RETURN(Body body, ParseBody({"elif", "else", "endif"}, opener));
       node->branches.emplace_back(std::move(condition), std::move(body));
-      const std::string word = tokens_.Take().text;
-      if (word == "elif") continue;
-      if (word == "else") {
+      const Token word = tokens_.Take();
+      if (word.text == "elif") continue;
+      if (word.text == "else") {
         SURETY_RETURN_IF_ERROR(EndOfTag());
         SURETY_ASSIGN_OR_RETURN(node->otherwise, ParseBody({"endif"}, opener));
         tokens_.Take();

@@ -35,17 +35,17 @@ void AppendTextRepr(TaintedText& out, const TaintedText& text) {
   out.Append(std::string_view(&quote, 1), true);
   for (size_t i = 0; i < bytes.size();) {
     const Character c = CharacterAt(bytes, i);
-    std::string piece;
-    if (c.code == '\\' || c.code == static_cast<uint32_t>(quote)) {
-      piece = {'\\', static_cast<char>(c.code)};
-    } else if (c.code == '\n' || c.code == '\r' || c.code == '\t') {
-      piece = c.code == '\n' ? "\\n" : c.code == '\r' ? "\\r" : "\\t";
+    const bool trusted = text.TrustedAt(i);
+    if (c.code == '\n' || c.code == '\r' || c.code == '\t') {
+      out.Append(c.code == '\n' ? "\\n" : c.code == '\r' ? "\\r" : "\\t", trusted);
     } else if (c.code == kNoCharacter || IsPrintable(c.code)) {
-      piece = bytes.substr(i, c.size);
+      if (c.code == '\\' || c.code == static_cast<uint32_t>(quote)) out.Append("\\", trusted);
+      out.AppendRange(text, i, c.size);
+    } else if (c.code < 0x100) {
+      out.Append(Hex("\\x", c.code, 2), trusted);
     } else {
-      piece = c.code < 0x100 ? Hex("\\x", c.code, 2) : c.code < 0x10000 ? Hex("\\u", c.code, 4) : Hex("\\U", c.code, 8);
+      out.Append(c.code < 0x10000 ? Hex("\\u", c.code, 4) : Hex("\\U", c.code, 8), trusted);
     }
-    out.Append(piece, text.TrustedAt(i));
     i += c.size;
   }
   out.Append(std::string_view(&quote, 1), true);

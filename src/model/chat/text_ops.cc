@@ -135,7 +135,7 @@ Result<std::vector<Value>> SplitAtSpace(Machine& machine, const TaintedText& tex
     machine.budget().Spend(1);
     SURETY_RETURN_IF_ERROR(machine.CheckBudget());
     if (max_splits >= 0 && static_cast<int64_t>(parts.size()) == max_splits) {
-      parts.emplace_back(Strip(text.Substring(i, bytes.size() - i), nullptr, Side::kRight));
+      parts.emplace_back(text.Substring(i, bytes.size() - i));  // space at its end stays
       return parts;
     }
     const size_t begin = i;
@@ -158,7 +158,7 @@ Result<std::vector<Value>> SplitAtSpaceFromRight(Machine& machine, const Tainted
     machine.budget().Spend(1);
     SURETY_RETURN_IF_ERROR(machine.CheckBudget());
     if (static_cast<int64_t>(parts.size()) == max_splits) {
-      parts.emplace_back(Strip(text.Substring(0, end), nullptr, Side::kLeft));
+      parts.emplace_back(text.Substring(0, end));
       break;
     }
     size_t begin = end;
