@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "base/thread_pool.h"
 #include "gmock/gmock.h"
@@ -314,6 +315,58 @@ TEST_P(MatMulTypeTest, NonFiniteActivationPoisonsItsRowOnly) {
     ExpectSameBits(out.matrix.Rows(4, 3), expected.matrix.Rows(4, 3), "rows behind");
     for (int64_t i = 0; i < n; ++i) EXPECT_FALSE(std::isfinite(out.matrix.Row(3)[i]));
   }
+}
+
+// Golden: hashes of this kernel's own output bits, made on x86 (AVX2); they say that every machine gives the same bits.
+// Inputs come from integers alone, as the standard library's distributions may differ.
+TEST_P(MatMulTypeTest, BitsAreTheSameOnEveryMachine) {
+  static const std::map<DType, uint64_t> kHashes = {
+      {DType::kF32, 14262150657703245974u},
+      {DType::kF16, 14262150657703245974u},
+      {DType::kBF16, 12079992742409351018u},
+      {DType::kQ4_0, 13142462642328722878u},
+      {DType::kQ4_1, 4262923170598511513u},
+      {DType::kQ5_0, 9552116573318412949u},
+      {DType::kQ5_1, 12885996318307812287u},
+      {DType::kQ8_0, 2356979917052893871u},
+      {DType::kQ2_K, 8090266682210739347u},
+      {DType::kQ3_K, 11370589688437623685u},
+      {DType::kQ4_K, 14457494436047665259u},
+      {DType::kQ5_K, 1056595386524288817u},
+      {DType::kQ6_K, 13197442424509089485u},
+      {DType::kIQ4_NL, 621490416777130831u},
+      {DType::kIQ4_XS, 7382092161793910499u},
+  };
+  const int64_t k = InputsFor(GetParam()).back(), n = 40, rows = 7;
+  RandomWeights weights(GetParam(), n, k, 30);
+  std::mt19937 rng(31);
+  const auto small = [&rng](int range) { return static_cast<float>(static_cast<int>(rng() % (2 * range + 1)) - range); };
+  const ScaleOffsets offsets = ScaleOffsetsOf(GetParam());
+  for (int64_t r = 0; r < n; ++r) {
+    for (int64_t b = 0; b < k / InfoOf(GetParam()).block_elements; ++b) {
+      const float value = small(1000) * 0x1p-14f;
+      const uint16_t half = GetParam() == DType::kBF16 ? F32ToBF16(value) : F32ToF16(value);
+      if (GetParam() == DType::kF32) {
+        std::memcpy(weights.BlockAt(r, b), &value, 4);
+      } else {
+        std::memcpy(weights.BlockAt(r, b) + offsets.d, &half, 2);
+      }
+      if (offsets.m >= 0) std::memcpy(weights.BlockAt(r, b) + offsets.m, &half, 2);
+    }
+  }
+  Padded x(rows, k), out(rows, n);
+  for (int64_t t = 0; t < rows; ++t) {
+    for (int64_t i = 0; i < k; ++i) x.matrix.Row(t)[i] = small(100000) * 0x1p-15f;
+  }
+  SerialExecutor serial;
+  Multiply(serial, x.matrix, *Pack(weights.view), out.matrix);
+  uint64_t hash = 14695981039346656037u;  // FNV-1a
+  for (int64_t t = 0; t < rows; ++t) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(out.matrix.Row(t));
+    for (int64_t i = 0; i < 4 * n; ++i) hash = (hash ^ bytes[i]) * 1099511628211u;
+  }
+  if (CurrentIsa() == Isa::kSse4) GTEST_SKIP() << "no fused multiply-add";
+  EXPECT_EQ(hash, kHashes.at(GetParam())) << NameOf(GetParam()) << " on " << NameOf(CurrentIsa());
 }
 
 TEST(MatMulTest, TasksOfMixedTypesShareTheirInput) {
