@@ -28,7 +28,7 @@ Result<std::unique_ptr<LocalModel>> LocalModel::Open(FileSystem& files, const Lo
     }
   }
   local->executor_ = MakeThreadPool({.n_workers = options.n_threads});
-  local->ops_ = kernels::MakeCpuOps(*local->executor_, &local->warning_);
+  local->ops_ = kernels::cpu::MakeCpuOps(*local->executor_, &local->warning_);
   SURETY_ASSIGN_OR_RETURN(local->model_, model::Model::Load(*local->source_, *local->ops_, progress));
   return local;
 }

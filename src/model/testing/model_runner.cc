@@ -16,7 +16,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::Open(const std::string& path, 
   SURETY_ASSIGN_OR_RETURN(runner->source_, OpenModelSource(FileSystem::Real(), path));
   runner->executor_ = MakeThreadPool({.n_workers = options.n_threads});
   std::string warning;
-  runner->ops_ = kernels::MakeCpuOps(*runner->executor_, &warning);
+  runner->ops_ = kernels::cpu::MakeCpuOps(*runner->executor_, &warning);
   SURETY_ASSIGN_OR_RETURN(runner->model_,
                           Model::Load(*runner->source_, *runner->ops_, [](const LoadProgress&) { return true; }));
   SURETY_RETURN_IF_ERROR(runner->model_->Reserve(options.max_rows, options.max_context));
