@@ -1,6 +1,7 @@
 // TokenizerSpec from GGUF metadata.
 #include <string>
 
+#include "model/tokenizer/pattern_scan.h"
 #include "model/tokenizer/tokenizer_loaders.h"
 #include "model/tokenizer/word_model.h"
 
@@ -11,15 +12,6 @@ constexpr std::string_view kMetaspace = "\xE2\x96\x81";
 
 // GGUF's token classes.
 enum TokenClass { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
-
-constexpr const char* kGpt2Pattern =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-constexpr const char* kLlama3Pattern =
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
-    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-constexpr const char* kQwen2Pattern =
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
-    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 PreTokenizer Split(const char* pattern) {
   return {.step = PreTokenizer::Step::kSplit, .pattern = pattern};
@@ -161,7 +153,7 @@ class GgufTokenizerReader {
     SURETY_ASSIGN_OR_RETURN(const GgufArray* scores, file_.Array(Key("scores")));
     for (const GgufScalar& value : scores->values) {
       const auto* score = std::get_if<double>(&value);
-      spec_.scores.push_back(score == nullptr ? 0.0f : static_cast<float>(*score));
+      spec_.scores.push_back(score == nullptr ? 0.0 : *score);
     }
     bool prefix_space = true;
     if (file_.Find(Key("add_space_prefix")) != nullptr) {

@@ -4,6 +4,7 @@
 
 #include <boost/json.hpp>
 
+#include "model/tokenizer/pattern_scan.h"
 #include "model/tokenizer/tokenizer_loaders.h"
 #include "model/tokenizer/unicode.h"
 
@@ -14,8 +15,6 @@ namespace json = boost::json;
 
 constexpr size_t kMaxDepth = 32;
 constexpr size_t kMaxTokens = 4'000'000;
-constexpr const char* kGpt2Pattern =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 const json::value& Null() {
   static const json::value null;
@@ -137,7 +136,7 @@ class JsonTokenizerReader {
                                     " is not a token and its score");
       }
       spec_.tokens.emplace_back(pair[0].get_string());
-      spec_.scores.push_back(static_cast<float>(pair[1].to_number<double>()));
+      spec_.scores.push_back(pair[1].to_number<double>());
     }
     if (At(model, "unk_id").is_int64()) spec_.unk = static_cast<TokenId>(At(model, "unk_id").get_int64());
     return OkStatus();

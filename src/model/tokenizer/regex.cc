@@ -1,6 +1,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "model/tokenizer/regex.h"
 
+#include <algorithm>
+
 #include <pcre2.h>
 
 namespace surety::model {
@@ -34,19 +36,47 @@ std::string SpellOutSpaces(const std::string& pattern) {
   return out;
 }
 
-struct MatchDeleter {
-  void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
+constexpr uint32_t kMatchLimit = 10'000'000;  // steps of one match
+constexpr uint32_t kHeapLimit_kib = 64 << 10;
+constexpr size_t kMaxJitStackBytes = 1 << 20;
+
+// One match block with its limits a thread, so that matching does not allocate.
+struct MatchBlock {
+  pcre2_match_data* data = pcre2_match_data_create(16, nullptr);
+  pcre2_match_context* context = pcre2_match_context_create(nullptr);
+  pcre2_jit_stack* stack = pcre2_jit_stack_create(32 << 10, kMaxJitStackBytes, nullptr);
+
+  MatchBlock() {
+    pcre2_set_match_limit(context, kMatchLimit);
+    pcre2_set_heap_limit(context, kHeapLimit_kib);
+    pcre2_jit_stack_assign(context, nullptr, stack);
+  }
+  ~MatchBlock() {
+    pcre2_jit_stack_free(stack);
+    pcre2_match_context_free(context);
+    pcre2_match_data_free(data);
+  }
+  MatchBlock(const MatchBlock&) = delete;
+  MatchBlock& operator=(const MatchBlock&) = delete;
 };
 
-// One match block and its limits a thread, so that matching does not allocate.
-pcre2_match_data* ThreadMatchData() {
-  thread_local std::unique_ptr<pcre2_match_data, MatchDeleter> data(pcre2_match_data_create(16, nullptr));
-  return data.get();
+const MatchBlock& ThreadMatchBlock() {
+  thread_local const MatchBlock block;
+  return block;
 }
 
 }  // namespace
 
 Result<Regex> Regex::Make(const std::string& pattern) {
+  if (const ScanFunction scan = FindScanner(pattern)) {
+    Regex regex;
+    regex.scan_ = scan;
+    return regex;
+  }
+  return MakeCompiled(pattern);
+}
+
+Result<Regex> Regex::MakeCompiled(const std::string& pattern) {
   const std::string spelled = SpellOutSpaces(pattern);
   int error = 0;
   PCRE2_SIZE offset = 0;
@@ -64,20 +94,32 @@ Result<Regex> Regex::Make(const std::string& pattern) {
 }
 
 void Regex::ForEachMatch(std::string_view text, FunctionRef<void(size_t, size_t)> fn) const {
-  pcre2_match_data* data = ThreadMatchData();
+  if (scan_ != nullptr) {
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = scan_(text, at);
+      fn(at, end);
+      at = end;
+    }
+    return;
+  }
+  const MatchBlock& block = ThreadMatchBlock();
   const auto* code = static_cast<const pcre2_code*>(code_.get());
-  size_t at = 0;
-  while (at <= text.size()) {
-    const int n = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at, PCRE2_NO_UTF_CHECK,
-                              data, nullptr);
-    if (n <= 0) return;
-    const PCRE2_SIZE* span = pcre2_get_ovector_pointer(data);
+  const auto match = [&](size_t at, uint32_t options) {
+    return pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at, PCRE2_NO_UTF_CHECK | options,
+                       block.data, block.context);
+  };
+  for (size_t at = 0; at <= text.size();) {
+    int n = match(at, 0);
+    if (n == PCRE2_ERROR_JIT_STACKLIMIT) n = match(at, PCRE2_NO_JIT);  // the interpreter's stack is the heap
+    if (n < 0) return;
+    // fn may match in its turn (steps follow each other inside it), so the span is read before.
+    const PCRE2_SIZE* span = pcre2_get_ovector_pointer(block.data);
     const size_t begin = span[0], end = span[1];
     if (end > begin) {
       fn(begin, end);
       at = end;
     } else {
-      at = end + 1;
+      at = std::max(at, end) + 1;
       while (at < text.size() && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) ++at;
     }
   }

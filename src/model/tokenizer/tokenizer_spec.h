@@ -77,7 +77,7 @@ struct TokenizerSpec {
   std::vector<std::string> tokens;  // by id, in the vocabulary's own spelling (byte-level letters, U+2581, ##)
   std::vector<bool> byte_tokens;    // by id: "<0xE2>" stands for a byte; empty if none does
   std::vector<bool> unusable;       // by id: never produced from text; empty if all may be
-  std::vector<float> scores;        // SentencePiece kinds
+  std::vector<double> scores;       // SentencePiece kinds
   std::vector<std::pair<std::string, std::string>> merges;  // BPE kinds with ranks, best first
   std::vector<AddedToken> added;
 

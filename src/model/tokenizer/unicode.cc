@@ -1,5 +1,6 @@
 #include "model/tokenizer/unicode.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <unordered_map>
@@ -8,8 +9,6 @@
 
 namespace surety::model {
 namespace {
-
-utf8proc_category_t CategoryOf(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
 
 // Printable ASCII and Latin-1 stand for themselves, the other bytes for characters from U+0100 on, in order.
 std::array<char32_t, 256> MakeByteLetters() {
@@ -78,6 +77,10 @@ int CharLength(std::string_view text, size_t at) {
 bool IsValidUtf8(std::string_view text) {
   char32_t c;
   for (size_t at = 0; at < text.size();) {
+    if (static_cast<uint8_t>(text[at]) < 0x80) {
+      ++at;
+      continue;
+    }
     const int length = DecodeUtf8(text, at, c);
     if (length == 0) return false;
     at += static_cast<size_t>(length);
@@ -134,50 +137,66 @@ size_t UnfinishedTail(std::string_view text) {
   return 0;
 }
 
-bool IsWhitespace(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
-         c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
+namespace {
 
-bool IsPunctuation(char32_t c) {
-  const auto category = CategoryOf(c);
-  return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
-}
-
-bool IsControl(char32_t c) {
-  switch (CategoryOf(c)) {
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CS: return true;
-    default: return false;
-  }
-}
-
-bool IsDigit(char32_t c) {
-  const auto category = CategoryOf(c);
-  return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
-}
-
-bool IsNonspacingMark(char32_t c) { return CategoryOf(c) == UTF8PROC_CATEGORY_MN; }
-
-bool IsWordChar(char32_t c) {
-  const auto category = CategoryOf(c);
-  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NO) || category == UTF8PROC_CATEGORY_PC;
-}
-
-std::string Normalise(std::string_view text, NormalForm form) {
-  int options = UTF8PROC_STABLE;
-  options |= form == NormalForm::kNfc || form == NormalForm::kNfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
-  if (form == NormalForm::kNfkc || form == NormalForm::kNfkd) options |= UTF8PROC_COMPAT;
-  utf8proc_uint8_t* out = nullptr;
+// Appends the normal form of `text`.
+void AppendMapped(std::string_view text, int options, std::string& out) {
+  if (text.empty()) return;
+  utf8proc_uint8_t* mapped = nullptr;
   const utf8proc_ssize_t size =
       utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-                   &out, static_cast<utf8proc_option_t>(options));
-  if (size < 0) return std::string(text);
-  std::string result(reinterpret_cast<char*>(out), static_cast<size_t>(size));
-  std::free(out);
-  return result;
+                   &mapped, static_cast<utf8proc_option_t>(options));
+  if (size < 0) {
+    out += text;
+    return;
+  }
+  out.append(reinterpret_cast<char*>(mapped), static_cast<size_t>(size));
+  std::free(mapped);
+}
+
+}  // namespace
+
+// Only stretches around characters that a form can change go through the library: below the form's first such character
+// everything is a starter that stays as it is, but may take a mark that follows it.
+std::string Normalise(std::string_view text, NormalForm form) {
+  const bool compose = form == NormalForm::kNfc || form == NormalForm::kNfkc;
+  const bool compatibility = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
+  const char32_t lowest = compatibility ? 0x80 : compose ? 0x300 : 0xC0;
+  const int options = UTF8PROC_STABLE | (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
+                      (compatibility ? UTF8PROC_COMPAT : 0);
+  std::string out;
+  out.reserve(text.size());
+  size_t done = 0;       // all before is in out
+  size_t last_char = 0;  // start of the character before `at`
+  bool open = false;     // a stretch that starts at `done`
+  char32_t c = 0;
+  for (size_t at = 0; at < text.size();) {
+    const auto length = static_cast<size_t>(std::max(1, DecodeUtf8(text, at, c)));
+    const bool kept = (compatibility && KeepsItsForm(c)) || (c == 0x11938 && !compose);
+    if (kept) {
+      open ? AppendMapped(text.substr(done, at - done), options, out) : void(out += text.substr(done, at - done));
+      out += text.substr(at, length);
+      done = at + length;
+      open = false;
+    } else if (c >= lowest && !open) {
+      const size_t start = std::max(done, at == 0 ? 0 : last_char);
+      out += text.substr(done, start - done);
+      done = start;
+      open = true;
+    } else if (c < lowest && open) {
+      AppendMapped(text.substr(done, at - done), options, out);
+      done = at;
+      open = false;
+    }
+    last_char = at;
+    at += length;
+  }
+  if (open) {
+    AppendMapped(text.substr(done), options, out);
+  } else {
+    out += text.substr(done);
+  }
+  return out;
 }
 
 std::string Lowercase(std::string_view text) {
@@ -191,7 +210,7 @@ std::string Lowercase(std::string_view text) {
     if (c == 0x130) {  // the one capital whose lower case is two characters
       out += "i\xCC\x87";
     } else {
-      AppendUtf8(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), out);
+      AppendUtf8(LowercaseOf(c), out);
     }
   }
   return out;

@@ -1,11 +1,11 @@
-// UTF-8 and character classes, as tokenizers need them.
+// UTF-8, normal forms and the byte-level alphabet.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "base/status.h"
+#include "model/tokenizer/unicode_tables.h"
 
 namespace surety::model {
 
@@ -21,13 +21,6 @@ bool IsValidUtf8(std::string_view text);
 std::string ReplaceInvalidUtf8(std::string_view text);
 // Bytes at the end that may be the start of a character whose rest is still to come (0 to 3).
 size_t UnfinishedTail(std::string_view text);
-
-bool IsWhitespace(char32_t c);  // Unicode White_Space
-bool IsPunctuation(char32_t c); // general category P
-bool IsControl(char32_t c);     // categories Cc, Cf, Co, Cs (not unassigned ones)
-bool IsDigit(char32_t c);       // category N
-bool IsNonspacingMark(char32_t c);
-bool IsWordChar(char32_t c);    // letters, marks, numbers, connector punctuation
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 std::string Normalise(std::string_view valid_utf8, NormalForm form);

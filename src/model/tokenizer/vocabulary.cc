@@ -1,5 +1,7 @@
 #include "model/tokenizer/vocabulary.h"
 
+#include <cmath>
+
 #include "model/tokenizer/word_model.h"
 
 namespace surety::model {
@@ -13,6 +15,19 @@ int ByteOfToken(std::string_view token) {
     value = value * 16 + digit;
   }
   return value;
+}
+
+Status CheckScores(const TokenizerSpec& spec) {
+  if (spec.scores.size() != spec.tokens.size()) {
+    return InvalidArgumentError("the vocabulary has " + std::to_string(spec.tokens.size()) + " tokens, but " +
+                                std::to_string(spec.scores.size()) + " scores");
+  }
+  for (size_t i = 0; i < spec.scores.size(); ++i) {
+    if (!std::isfinite(spec.scores[i])) {
+      return InvalidArgumentError("the score of token " + std::to_string(i) + " is not a finite number");
+    }
+  }
+  return OkStatus();
 }
 
 Vocabulary::Vocabulary(const TokenizerSpec& spec) : fuse_unknown_(spec.fuse_unknown), unk_(spec.unk) {

@@ -23,6 +23,9 @@ Result<std::unique_ptr<WordModel>> MakeScoredBpe(const TokenizerSpec& spec);  //
 Result<std::unique_ptr<WordModel>> MakeUnigram(const TokenizerSpec& spec);
 Result<std::unique_ptr<WordModel>> MakeWordPiece(const TokenizerSpec& spec);
 
+// As many scores as tokens, all of them numbers?
+Status CheckScores(const TokenizerSpec& spec);
+
 // "<0xE2>" to 0xE2; -1 for anything else.
 int ByteOfToken(std::string_view token);
 
