@@ -1,8 +1,7 @@
 #include "cli/bench_roofline.h"
 
 #include <algorithm>
-
-#include "base/file.h"
+#include <fstream>
 
 namespace surety::cli {
 namespace {
@@ -68,14 +67,12 @@ RoofShare ShareOfRoof(const StepWork& work, const Roofs& roofs, double seconds) 
 }
 
 std::string ProcessorName() {
-  auto text = FileSystem::Real().ReadAll("/proc/cpuinfo", 4 << 20);
-  if (!text) return "unknown";
-  const size_t at = text->find("model name");
-  if (at == std::string::npos) return "unknown";
-  const size_t colon = text->find(':', at);
-  const size_t end = text->find('\n', colon);
-  if (colon == std::string::npos || end == std::string::npos) return "unknown";
-  return text->substr(colon + 2, end - colon - 2);
+  std::ifstream in("/proc/cpuinfo");  // the system's own list, which has no size and cannot be mapped
+  for (std::string line; std::getline(in, line);) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
 }
 
 }  // namespace surety::cli

@@ -26,7 +26,12 @@ class CliFlags final : public Flags {
     app_->add_flag(names, value, help)->group(group_);
   }
   void Add(const std::string& names, int& value, const std::string& help) override { Option(names, value, help); }
-  void Add(const std::string& names, uint64_t& value, const std::string& help) override { Option(names, value, help); }
+  void Add(const std::string& names, uint64_t& value, const std::string& help) override {
+    const auto not_negative = [](const std::string& text) {  // the parser would wrap it round
+      return text.starts_with('-') ? fmt::format("'{}' is not a number from 0 up", text) : std::string();
+    };
+    app_->add_option(names, value, help)->capture_default_str()->group(group_)->check(not_negative);
+  }
   void Add(const std::string& names, double& value, const std::string& help) override { Option(names, value, help); }
   void Add(const std::string& names, std::string& value, const std::string& help) override {
     Option(names, value, help);

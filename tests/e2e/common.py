@@ -27,7 +27,8 @@ def surety(*args, stdin=None, env=None, timeout=TIMEOUT_S):
     """Runs the program; stdin is text, or None for an empty one."""
     done = subprocess.run([BINARY, *map(str, args)], input=(stdin or "").encode(), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, env={**os.environ, **(env or {})}, timeout=timeout, check=False)
-    return Outcome(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8", "replace"))
+    return Outcome(done.returncode, done.stdout.decode("utf-8", "surrogateescape"),
+                   done.stderr.decode("utf-8", "replace"))
 
 
 def start(*args, **kwargs):

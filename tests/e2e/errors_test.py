@@ -55,7 +55,7 @@ class FileTest(EndToEnd):
     def test_files_that_are_no_models(self):
         self.run_fails(self.write("empty.gguf", b""), "empty.gguf")
         self.run_fails(self.write("text.gguf", "not a model\n" * 100), "text.gguf")
-        self.run_fails(self.write("x.safetensors", b"\xff" * 64), "x.safetensors")
+        self.run_fails(self.write("x.safetensors", b"\xff" * 64), "config.json")
         self.run_fails("/dev/null", "/dev/null")
 
     def test_truncated_gguf_at_every_kind_of_place(self):
