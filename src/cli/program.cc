@@ -30,20 +30,20 @@ class CliFlags final : public Flags {
     const auto not_negative = [](const std::string& text) {  // the parser would wrap it round
       return text.starts_with('-') ? fmt::format("'{}' is not a number from 0 up", text) : std::string();
     };
-    app_->add_option(names, value, help)->capture_default_str()->group(group_)->check(not_negative);
+    app_->add_option(names, value, help)->capture_default_str()->take_last()->group(group_)->check(not_negative);
   }
   void Add(const std::string& names, double& value, const std::string& help) override { Option(names, value, help); }
   void Add(const std::string& names, std::string& value, const std::string& help) override {
     Option(names, value, help);
   }
   void Add(const std::string& names, std::optional<int>& value, const std::string& help) override {
-    app_->add_option(names, value, help)->group(group_);
+    app_->add_option(names, value, help)->take_last()->group(group_);
   }
   void Add(const std::string& names, std::optional<double>& value, const std::string& help) override {
-    app_->add_option(names, value, help)->group(group_);
+    app_->add_option(names, value, help)->take_last()->group(group_);
   }
   void Add(const std::string& names, std::optional<std::string>& value, const std::string& help) override {
-    app_->add_option(names, value, help)->group(group_);
+    app_->add_option(names, value, help)->take_last()->group(group_);
   }
   void Add(const std::string& names, std::vector<std::string>& value, const std::string& help) override {
     app_->add_option(names, value, help)->allow_extra_args(false)->group(group_);
@@ -59,9 +59,10 @@ class CliFlags final : public Flags {
   }
 
  private:
+  // Of a flag given twice the last one counts, as shells' aliases expect.
   template <typename T>
   void Option(const std::string& names, T& value, const std::string& help) {
-    app_->add_option(names, value, help)->capture_default_str()->group(group_);
+    app_->add_option(names, value, help)->capture_default_str()->take_last()->group(group_);
   }
 
   CLI::App* app_;
