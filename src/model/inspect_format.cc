@@ -52,7 +52,7 @@ std::string Grouped(int64_t n) {
   std::string digits = std::to_string(n);
   for (size_t at = digits.size(); at > 3;) {
     at -= 3;
-    digits.insert(at, ",");
+    digits.insert(at, 1, ',');
   }
   return digits;
 }
