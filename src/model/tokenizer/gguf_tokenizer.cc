@@ -1,4 +1,5 @@
 // TokenizerSpec from GGUF metadata.
+#include <algorithm>
 #include <string>
 
 #include "model/tokenizer/pattern_scan.h"
@@ -13,9 +14,17 @@ constexpr std::string_view kMetaspace = "\xE2\x96\x81";
 // GGUF's token classes.
 enum TokenClass { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
-PreTokenizer Split(const char* pattern) {
-  return {.step = PreTokenizer::Step::kSplit, .pattern = pattern};
-}
+constexpr const char* kDeepSeekCjkPattern =
+    "[\xE4\xB8\x80-\xE9\xBE\xA5\xE3\x81\x80-\xE3\x82\x9F\xE3\x82\xA0-\xE3\x83\xBF]+";
+constexpr const char* kDeepSeekPattern =
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+    " ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+constexpr const char* kTekkenPattern =
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|\\p{N}|"
+    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+PreTokenizer Split(const char* pattern) { return {.step = PreTokenizer::Step::kSplit, .pattern = pattern}; }
 
 class GgufTokenizerReader {
  public:
@@ -100,10 +109,40 @@ class GgufTokenizerReader {
     // Control tokens by which published templates end a turn, for files that name only one end.
     for (size_t i = 0; i < spec_.tokens.size(); ++i) {
       if (classes_[i] != kControl) continue;
-      for (const char* name : {"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|end_of_text|>",
-                               "<|endoftext|>", "<|end|>"}) {
+      for (const char* name :
+           {"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|end_of_text|>", "<|endoftext|>", "<|end|>"}) {
         if (spec_.tokens[i] == name) spec_.end_of_turn.push_back(static_cast<TokenId>(i));
       }
+    }
+    return OkStatus();
+  }
+
+  // The names that converters give to published pipelines; each stands for the normaliser too.
+  Status SetPreTokenizers(const std::string& pre) {
+    const auto is = [&pre](std::initializer_list<const char*> names) {
+      return std::find(names.begin(), names.end(), pre) != names.end();
+    };
+    const PreTokenizer digits = {.step = PreTokenizer::Step::kDigits, .pattern = {}};
+    if (pre == "qwen2") {
+      spec_.normalisers.push_back({Normaliser::Step::kNfc, {}, {}});
+      spec_.pre_tokenizers = {Split(kQwen2Pattern)};
+    } else if (is({"llama-bpe", "llama3", "llama-v3"})) {
+      spec_.pre_tokenizers = {Split(kLlama3Pattern)};
+      spec_.ignore_merges = true;
+    } else if (is({"smollm", "starcoder", "refact", "command-r", "codeshell"})) {
+      spec_.pre_tokenizers = {digits, Split(kGpt2Pattern)};
+    } else if (pre == "deepseek-v3") {
+      spec_.pre_tokenizers = {Split("\\p{N}{1,3}"), Split(kDeepSeekCjkPattern), Split(kDeepSeekPattern)};
+    } else if (pre == "tekken") {
+      spec_.pre_tokenizers = {Split(kTekkenPattern)};
+      spec_.ignore_merges = true;
+    } else if (is({"gpt-2", "phi-2", "default"})) {
+      spec_.pre_tokenizers = {Split(kGpt2Pattern)};
+    } else {
+      return UnimplementedError(
+          "tokenizer.ggml.pre is '" + pre +
+          "'; known are gpt-2, llama-bpe, qwen2, smollm, starcoder, command-r, deepseek-v3, tekken "
+          "and default");
     }
     return OkStatus();
   }
@@ -117,27 +156,14 @@ class GgufTokenizerReader {
       pre = name;
     }
     spec_.source += "/" + pre;
-    if (pre == "qwen2") {
-      // The published tokenizer composes characters first; the GGUF key stands for all of it.
-      spec_.normalisers.push_back({Normaliser::Step::kNfc, {}, {}});
-      spec_.pre_tokenizers = {Split(kQwen2Pattern)};
-    } else if (pre == "llama-bpe" || pre == "llama3" || pre == "llama-v3") {
-      spec_.pre_tokenizers = {Split(kLlama3Pattern)};
-      spec_.ignore_merges = true;
-    } else if (pre == "smollm") {
-      spec_.pre_tokenizers = {{.step = PreTokenizer::Step::kDigits, .pattern = {}}, Split(kGpt2Pattern)};
-    } else if (pre == "gpt-2" || pre == "default") {
-      spec_.pre_tokenizers = {Split(kGpt2Pattern)};
-    } else {
-      return UnimplementedError("tokenizer.ggml.pre is '" + pre +
-                                "'; known are gpt-2, llama-bpe, qwen2, smollm and default");
-    }
+    SURETY_RETURN_IF_ERROR(SetPreTokenizers(pre));
     SURETY_ASSIGN_OR_RETURN(const GgufArray* merges, file_.Array(Key("merges")));
     for (size_t i = 0; i < merges->values.size(); ++i) {
       const auto* text = std::get_if<std::string_view>(&merges->values[i]);
       const size_t space = text == nullptr ? std::string_view::npos : text->find(' ', 1);
       if (space == std::string_view::npos) {
-        return InvalidArgumentError("tokenizer.ggml.merges[" + std::to_string(i) + "] is not two tokens with a space "
+        return InvalidArgumentError("tokenizer.ggml.merges[" + std::to_string(i) +
+                                    "] is not two tokens with a space "
                                     "between them");
       }
       spec_.merges.emplace_back(std::string(text->substr(0, space)), std::string(text->substr(space + 1)));

@@ -16,10 +16,10 @@ constexpr std::array<Class, 128> kAsciiClasses = [] {
   for (size_t c = 0; c < 128; ++c) {
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
     const bool space = c == ' ' || (c >= '\t' && c <= '\r');
-    classes[c] = letter                   ? Class::kLetter
-                 : c >= '0' && c <= '9'   ? Class::kNumber
-                 : space                  ? Class::kSpace
-                                          : Class::kOther;
+    classes[c] = letter                 ? Class::kLetter
+                 : c >= '0' && c <= '9' ? Class::kNumber
+                 : space                ? Class::kSpace
+                                        : Class::kOther;
   }
   return classes;
 }();
@@ -36,8 +36,10 @@ Char At(std::string_view text, size_t at) {
   if (byte < 0x80) return {kAsciiClasses[byte], 1};
   char32_t c = 0;
   const auto size = static_cast<size_t>(std::max(1, DecodeUtf8(text, at, c)));
-  const Class cls = IsLetter(c) ? Class::kLetter : IsNumber(c) ? Class::kNumber : IsWhitespace(c) ? Class::kSpace
-                                                                                                  : Class::kOther;
+  const Class cls = IsLetter(c)       ? Class::kLetter
+                    : IsNumber(c)     ? Class::kNumber
+                    : IsWhitespace(c) ? Class::kSpace
+                                      : Class::kOther;
   return {cls, size};
 }
 

@@ -1,5 +1,5 @@
-// Hand-written matchers for the pre-tokenizer patterns that most models use, many times faster than a regular expression.
-// Threads: any (no state).
+// Hand-written matchers for the pre-tokenizer patterns that most models use, many times faster than a regular
+// expression. Threads: any (no state).
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@ inline constexpr const char* kQwen2Pattern =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
-// The end of the match that starts at `at` (valid UTF-8, at < text.size()). The patterns served match at every character.
+// The end of the match that starts at `at` (valid UTF-8, at < text.size()). The patterns served match at every
+// character.
 using ScanFunction = size_t (*)(std::string_view text, size_t at);
 
 // The matcher of a pattern; null if there is none.

@@ -1,5 +1,5 @@
-// Byte-pair encoding with merges learnt in an order, the earliest first: over bytes (GPT-2, Llama 3, Qwen) or characters.
-// Source: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units".
+// Byte-pair encoding with merges learnt in an order, the earliest first: over bytes (GPT-2, Llama 3, Qwen) or
+// characters. Source: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units".
 #include <optional>
 
 #include "model/tokenizer/bpe_merge.h"
@@ -86,8 +86,7 @@ class RankedBpe final : public WordModel {
     symbols.clear();
     for (size_t at = 0; at < word.size();) {
       const size_t size = bytes_ ? 1 : static_cast<size_t>(CharLength(word, at));
-      const TokenId id =
-          bytes_ ? byte_ids_[static_cast<uint8_t>(word[at])] : vocabulary_.Find(word.substr(at, size));
+      const TokenId id = bytes_ ? byte_ids_[static_cast<uint8_t>(word[at])] : vocabulary_.Find(word.substr(at, size));
       symbols.push_back({at, size, -1, -1, id});
       at += size;
     }

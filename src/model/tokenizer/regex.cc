@@ -1,9 +1,9 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "model/tokenizer/regex.h"
 
-#include <algorithm>
-
 #include <pcre2.h>
+
+#include <algorithm>
 
 namespace surety::model {
 namespace {
@@ -85,7 +85,8 @@ Result<Regex> Regex::MakeCompiled(const std::string& pattern) {
   if (code == nullptr) {
     char message[160] = "";
     pcre2_get_error_message(error, reinterpret_cast<PCRE2_UCHAR*>(message), sizeof(message));
-    return Error(InvalidArgumentError("pattern '" + pattern + "' at offset " + std::to_string(offset) + ": " + message));
+    return Error(
+        InvalidArgumentError("pattern '" + pattern + "' at offset " + std::to_string(offset) + ": " + message));
   }
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // without it, matching falls back to the interpreter
   Regex regex;

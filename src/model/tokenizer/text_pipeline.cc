@@ -100,18 +100,23 @@ std::string ApplyCharsmap(const Charsmap& charsmap, std::string_view text) {
   return out;
 }
 
-std::string_view Strip(std::string_view text, bool left, bool right) {
-  char32_t c = 0;
-  while (left && !text.empty() && DecodeUtf8(text, 0, c) > 0 && IsWhitespace(c)) {
-    text.remove_prefix(static_cast<size_t>(CharLength(text, 0)));
+// The reference asks for the first key found in a grapheme of less than 6 bytes and lets it stand for the whole
+// grapheme; otherwise for the first key found in each character.
+std::string ApplyCharsmapByGrapheme(const Charsmap& charsmap, std::string_view text) {
+  constexpr size_t kLongestGrapheme = 5;
+  std::string out;
+  for (size_t at = 0, end = 0; at < text.size(); at = end) {
+    end = GraphemeEnd(text, at);
+    std::string_view replacement;
+    if (end - at <= kLongestGrapheme && charsmap.Match(text.substr(at, end - at), replacement, false) > 0) {
+      out += replacement;
+      continue;
+    }
+    ForEachChar(text.substr(at, end - at), [&](char32_t, std::string_view bytes) {
+      out += charsmap.Match(bytes, replacement, false) > 0 ? replacement : bytes;
+    });
   }
-  while (right && !text.empty()) {
-    size_t start = text.size() - 1;
-    while (start > 0 && (static_cast<uint8_t>(text[start]) & 0xC0) == 0x80) --start;
-    if (DecodeUtf8(text, start, c) == 0 || !IsWhitespace(c)) break;
-    text = text.substr(0, start);
-  }
-  return text;
+  return out;
 }
 
 // Words between characters that `separates` says are cut out (kDrop) or words of their own (kAlone).
@@ -135,8 +140,8 @@ void SplitByChar(std::string_view text, Separates&& separates, FunctionRef<void(
 void SplitByPattern(const Regex& regex, const PreTokenizer& spec, std::string_view text,
                     FunctionRef<void(std::string_view)> fn) {
   using Behaviour = PreTokenizer::Behaviour;
-  size_t pending = 0;   // start of the word being built
-  size_t at = 0;        // end of what has been seen
+  size_t pending = 0;  // start of the word being built
+  size_t at = 0;       // end of what has been seen
   bool last_matched = false;
   const auto emit = [&](size_t begin, size_t end) {
     if (end > begin) fn(text.substr(begin, end - begin));
@@ -144,7 +149,9 @@ void SplitByPattern(const Regex& regex, const PreTokenizer& spec, std::string_vi
   const auto run = [&](size_t begin, size_t end, bool matched) {
     if (begin == end) return;
     switch (spec.behaviour) {
-      case Behaviour::kIsolated: emit(begin, end); break;
+      case Behaviour::kIsolated:
+        emit(begin, end);
+        break;
       case Behaviour::kRemoved:
         if (!matched) emit(begin, end);
         break;
@@ -203,7 +210,7 @@ Result<Charsmap> Charsmap::Make(std::string_view blob) {
   return map;
 }
 
-size_t Charsmap::Match(std::string_view text, std::string_view& replacement) const {
+size_t Charsmap::Match(std::string_view text, std::string_view& replacement, bool longest) const {
   const auto offset_of = [](uint32_t unit) { return (unit >> 10) << ((unit & (1u << 9)) >> 6); };
   size_t best = 0;
   if (units_.empty()) return 0;
@@ -221,6 +228,7 @@ size_t Charsmap::Match(std::string_view text, std::string_view& replacement) con
     if (start >= strings_.size()) break;
     replacement = strings_.c_str() + start;
     best = i + 1;
+    if (!longest) break;
   }
   return best;
 }
@@ -232,7 +240,7 @@ Result<TextPipeline> TextPipeline::Make(const TokenizerSpec& spec) {
     if (normaliser.step == Normaliser::Step::kReplaceRegex) {
       SURETY_ASSIGN_OR_RETURN(compiled.regex, Regex::Make(normaliser.pattern));
     }
-    if (normaliser.step == Normaliser::Step::kCharsmap) {
+    if (normaliser.step == Normaliser::Step::kCharsmap || normaliser.step == Normaliser::Step::kCharsmapByGrapheme) {
       SURETY_ASSIGN_OR_RETURN(compiled.charsmap, Charsmap::Make(normaliser.text));
     }
     pipeline.normalisers_.push_back(std::move(compiled));
@@ -255,19 +263,48 @@ std::string TextPipeline::Normalise(std::string_view piece) const {
       case Step::kPrepend:
         if (!text.empty()) text.insert(0, n.text);
         break;
-      case Step::kReplace: text = ReplaceAll(text, n.pattern, n.text); break;
-      case Step::kReplaceRegex: text = ReplaceMatches(n.regex, text, n.text); break;
-      case Step::kNfc: text = model::Normalise(text, NormalForm::kNfc); break;
-      case Step::kNfd: text = model::Normalise(text, NormalForm::kNfd); break;
-      case Step::kNfkc: text = model::Normalise(text, NormalForm::kNfkc); break;
-      case Step::kNfkd: text = model::Normalise(text, NormalForm::kNfkd); break;
-      case Step::kLowercase: text = Lowercase(text); break;
-      case Step::kStripAccents: text = DropMarks(text); break;
-      case Step::kStripLeft: text = std::string(Strip(text, true, false)); break;
-      case Step::kStripRight: text = std::string(Strip(text, false, true)); break;
-      case Step::kBertClean: text = BertClean(text); break;
-      case Step::kBertChinese: text = SpaceIdeographs(text); break;
-      case Step::kCharsmap: text = ApplyCharsmap(n.charsmap, text); break;
+      case Step::kReplace:
+        text = ReplaceAll(text, n.pattern, n.text);
+        break;
+      case Step::kReplaceRegex:
+        text = ReplaceMatches(n.regex, text, n.text);
+        break;
+      case Step::kNfc:
+        text = model::Normalise(text, NormalForm::kNfc);
+        break;
+      case Step::kNfd:
+        text = model::Normalise(text, NormalForm::kNfd);
+        break;
+      case Step::kNfkc:
+        text = model::Normalise(text, NormalForm::kNfkc);
+        break;
+      case Step::kNfkd:
+        text = model::Normalise(text, NormalForm::kNfkd);
+        break;
+      case Step::kLowercase:
+        text = Lowercase(text);
+        break;
+      case Step::kStripAccents:
+        text = DropMarks(text);
+        break;
+      case Step::kStripLeft:
+        text = std::string(StripSpaces(text, true, false));
+        break;
+      case Step::kStripRight:
+        text = std::string(StripSpaces(text, false, true));
+        break;
+      case Step::kBertClean:
+        text = BertClean(text);
+        break;
+      case Step::kBertChinese:
+        text = SpaceIdeographs(text);
+        break;
+      case Step::kCharsmap:
+        text = ApplyCharsmap(n.charsmap, text);
+        break;
+      case Step::kCharsmapByGrapheme:
+        text = ApplyCharsmapByGrapheme(n.charsmap, text);
+        break;
     }
   }
   return text;
@@ -283,15 +320,16 @@ void TextPipeline::Apply(size_t step, std::string_view piece, bool first,
     fn(piece);
     return;
   }
-  const auto next = [&](std::string_view word) {
-    Apply(step + 1, word, first && word.data() == piece.data(), fn);
-  };
+  const auto next = [&](std::string_view word) { Apply(step + 1, word, first && word.data() == piece.data(), fn); };
   const PreTokenizer& spec = pre_tokenizers_[step].spec;
   using Step = PreTokenizer::Step;
   switch (spec.step) {
-    case Step::kSplit: SplitByPattern(pre_tokenizers_[step].regex, spec, piece, next); return;
+    case Step::kSplit:
+      SplitByPattern(pre_tokenizers_[step].regex, spec, piece, next);
+      return;
     case Step::kDigits:
-      SplitByChar(piece, [](char32_t c) { return IsDigit(c) ? Cut::kAlone : Cut::kNo; }, next);
+      SplitByChar(
+          piece, [](char32_t c) { return IsDigit(c) ? Cut::kAlone : Cut::kNo; }, next);
       return;
     case Step::kDigitRuns: {
       static const Regex runs = *Regex::Make("\\p{N}+");
@@ -304,8 +342,8 @@ void TextPipeline::Apply(size_t step, std::string_view piece, bool first,
       const bool drop = spec.step != Step::kPunctuation, alone = spec.step != Step::kWhitespaceSplit;
       const auto cut = [drop, alone](char32_t c) {
         if (drop && IsWhitespace(c)) return Cut::kDrop;
-        const bool ascii = (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
-                           (c >= '{' && c <= '~');
+        const bool ascii =
+            (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
         return alone && (ascii || IsPunctuation(c)) ? Cut::kAlone : Cut::kNo;
       };
       SplitByChar(piece, cut, next);
@@ -320,8 +358,8 @@ void TextPipeline::Apply(size_t step, std::string_view piece, bool first,
       return;
     case Step::kMetaspace: {
       std::string text = ReplaceAll(piece, " ", kMetaspace);
-      const bool wanted = spec.prepend == PreTokenizer::Prepend::kAlways ||
-                          (spec.prepend == PreTokenizer::Prepend::kFirst && first);
+      const bool wanted =
+          spec.prepend == PreTokenizer::Prepend::kAlways || (spec.prepend == PreTokenizer::Prepend::kFirst && first);
       if (wanted && !text.starts_with(kMetaspace)) text.insert(0, kMetaspace);
       if (!spec.split) {
         next(text);

@@ -18,8 +18,8 @@ namespace surety::model {
 class Charsmap {
  public:
   static Result<Charsmap> Make(std::string_view blob);
-  // The longest key that `text` starts with; its length, 0 if none. The replacement is set.
-  size_t Match(std::string_view text, std::string_view& replacement) const;
+  // The longest (or the shortest) key that `text` starts with; its length, 0 if none. The replacement is set.
+  size_t Match(std::string_view text, std::string_view& replacement, bool longest = true) const;
 
  private:
   std::vector<uint32_t> units_;

@@ -14,14 +14,15 @@ constexpr std::string_view kMetaspace = "\xE2\x96\x81";
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 std::string ReplaceAllIn(std::string text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
   return text;
 }
 
 // The spacing rules that WordPiece decoders apply to each piece.
 std::string CleanUpSpaces(std::string text) {
   static constexpr std::pair<std::string_view, std::string_view> kRules[] = {
-      {" .", "."},   {" ?", "?"},   {" !", "!"},        {" ,", ","},     {" ' ", "'"},  {" n't", "n't"},
+      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
       {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (const auto& [from, to] : kRules) text = ReplaceAllIn(std::move(text), from, to);
   return text;
@@ -102,7 +103,8 @@ class TokenizerImpl final : public Tokenizer {
   }
   const TokenizerSpec& spec() const override { return spec_; }
   bool IsEndOfText(TokenId id) const override {
-    return id == spec_.eos || std::find(spec_.end_of_turn.begin(), spec_.end_of_turn.end(), id) != spec_.end_of_turn.end();
+    return id == spec_.eos ||
+           std::find(spec_.end_of_turn.begin(), spec_.end_of_turn.end(), id) != spec_.end_of_turn.end();
   }
 
  private:
@@ -110,8 +112,8 @@ class TokenizerImpl final : public Tokenizer {
     const auto n = static_cast<TokenId>(spec_.tokens.size());
     const auto check = [n](std::string_view what, TokenId id, TokenId lowest) {
       if (id >= lowest && id < n) return OkStatus();
-      return InvalidArgumentError(std::string(what) + " is " + std::to_string(id) + ", but the vocabulary has ids 0 to " +
-                                  std::to_string(n - 1));
+      return InvalidArgumentError(std::string(what) + " is " + std::to_string(id) +
+                                  ", but the vocabulary has ids 0 to " + std::to_string(n - 1));
     };
     SURETY_RETURN_IF_ERROR(check("the BOS id", spec_.bos, -1));
     SURETY_RETURN_IF_ERROR(check("the EOS id", spec_.eos, -1));
@@ -131,7 +133,8 @@ class TokenizerImpl final : public Tokenizer {
     for (size_t i = 0; i < spec_.tokens.size(); ++i) {
       const std::string& token = spec_.tokens[i];
       std::string& out = bytes_[i];
-      const bool is_byte = !spec_.byte_tokens.empty() ? spec_.byte_tokens[i] : spec_.byte_fallback && ByteOfToken(token) >= 0;
+      const bool is_byte =
+          !spec_.byte_tokens.empty() ? spec_.byte_tokens[i] : spec_.byte_fallback && ByteOfToken(token) >= 0;
       switch (spec_.decoding) {
         case Decoding::kByteLevel:
           if (is_added[i] || !LettersToBytes(token, out)) out = token;
@@ -149,7 +152,9 @@ class TokenizerImpl final : public Tokenizer {
                     : " " + token;
           if (spec_.clean_up_spaces) out = CleanUpSpaces(std::move(out));
           break;
-        case Decoding::kPlain: out = token; break;
+        case Decoding::kPlain:
+          out = token;
+          break;
       }
     }
   }
@@ -168,8 +173,7 @@ class TokenizerImpl final : public Tokenizer {
     };
     for (size_t at = 0; at < text.size() && !raw_matcher_.empty();) {
       while (range < trusted.size() && trusted[range].second <= at) ++range;
-      const AddedToken* token =
-          raw_matcher_.MayStart(text[at]) ? raw_matcher_.Match(text, at, accept(at)) : nullptr;
+      const AddedToken* token = raw_matcher_.MayStart(text[at]) ? raw_matcher_.Match(text, at, accept(at)) : nullptr;
       if (token == nullptr) {
         ++at;
         continue;
@@ -177,10 +181,10 @@ class TokenizerImpl final : public Tokenizer {
       size_t piece_end = at;
       at += token->text.size();
       if (token->lstrip) {
-        while (piece_end > start && IsAsciiSpace(text[piece_end - 1])) --piece_end;
+        piece_end = start + StripSpaces(text.substr(start, piece_end - start), false, true).size();
       }
       if (token->rstrip) {
-        while (at < text.size() && IsAsciiSpace(text[at])) ++at;
+        at = text.size() - StripSpaces(text.substr(at), true, false).size();
       }
       EncodePiece(text.substr(start, piece_end - start), start == 0, ids);
       ids.push_back(token->id);
@@ -188,8 +192,6 @@ class TokenizerImpl final : public Tokenizer {
     }
     EncodePiece(text.substr(start), start == 0, ids);
   }
-
-  static bool IsAsciiSpace(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
   static bool StandsAlone(std::string_view text, size_t begin, size_t end) {
     char32_t c = 0;
@@ -262,11 +264,16 @@ class TokenizerImpl final : public Tokenizer {
 
 std::string_view NameOf(TokenizerKind kind) {
   switch (kind) {
-    case TokenizerKind::kByteBpe: return "byte-level BPE";
-    case TokenizerKind::kCharBpe: return "BPE";
-    case TokenizerKind::kSentencePieceBpe: return "SentencePiece BPE";
-    case TokenizerKind::kUnigram: return "unigram";
-    case TokenizerKind::kWordPiece: return "WordPiece";
+    case TokenizerKind::kByteBpe:
+      return "byte-level BPE";
+    case TokenizerKind::kCharBpe:
+      return "BPE";
+    case TokenizerKind::kSentencePieceBpe:
+      return "SentencePiece BPE";
+    case TokenizerKind::kUnigram:
+      return "unigram";
+    case TokenizerKind::kWordPiece:
+      return "WordPiece";
   }
   return "?";
 }
@@ -274,7 +281,8 @@ std::string_view NameOf(TokenizerKind kind) {
 Result<std::unique_ptr<Tokenizer>> Tokenizer::Make(TokenizerSpec spec) {
   const std::string source = spec.source;
   auto tokenizer = std::make_unique<TokenizerImpl>(std::move(spec));
-  if (const Status status = tokenizer->Build(); !status.ok()) return Error(status.WithContext("tokenizer (" + source + ")"));
+  if (const Status status = tokenizer->Build(); !status.ok())
+    return Error(status.WithContext("tokenizer (" + source + ")"));
   return tokenizer;
 }
 

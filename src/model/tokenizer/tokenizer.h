@@ -1,8 +1,8 @@
 // Text to token ids and back.
 //
 // Threads: a Tokenizer is immutable; any thread may use it. IncrementalDecoder belongs to one stream.
-// Errors: Make returns kInvalidArgument naming what in the specification does not fit. Encode never fails on text: bytes
-// that are not UTF-8 are encoded as bytes by byte-level vocabularies, as U+FFFD by the others.
+// Errors: Make returns kInvalidArgument naming what in the specification does not fit. Encode never fails on text:
+// bytes that are not UTF-8 are encoded as bytes by byte-level vocabularies, as U+FFFD by the others.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // TokenizerSpec from what models carry.
-// Errors: kNotFound or kInvalidArgument naming the key; kUnimplemented naming a model type, pre-tokenizer, normaliser or
-// decoder that is not known here: nothing a file says is ignored in silence.
-// Source: the GGUF specification's tokenizer.ggml.* keys; the tokenizer.json format of Hugging Face tokenizers.
+// Errors: kNotFound or kInvalidArgument naming the key; kUnimplemented naming a model type, pre-tokenizer, normaliser
+// or decoder that is not known here: nothing a file says is ignored in silence. Source: the GGUF specification's
+// tokenizer.ggml.* keys; the tokenizer.json format of Hugging Face tokenizers.
 #pragma once
 
 #include <string_view>

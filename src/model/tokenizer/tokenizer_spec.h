@@ -26,15 +26,21 @@ std::string_view NameOf(TokenizerKind kind);
 
 struct Normaliser {
   enum class Step : uint8_t {
-    kPrepend,      // text, before a piece that is not empty
-    kReplace,      // pattern (literal) by text
-    kReplaceRegex, // pattern by text
-    kNfc, kNfd, kNfkc, kNfkd,
-    kLowercase, kStripAccents,
-    kStripLeft, kStripRight,
-    kBertClean,    // control characters dropped, every whitespace a space
-    kBertChinese,  // spaces around ideographs
-    kCharsmap,     // SentencePiece's precompiled map, raw bytes in `text`
+    kPrepend,       // text, before a piece that is not empty
+    kReplace,       // pattern (literal) by text
+    kReplaceRegex,  // pattern by text
+    kNfc,
+    kNfd,
+    kNfkc,
+    kNfkd,
+    kLowercase,
+    kStripAccents,
+    kStripLeft,
+    kStripRight,
+    kBertClean,           // control characters dropped, every whitespace a space
+    kBertChinese,         // spaces around ideographs
+    kCharsmap,            // SentencePiece's precompiled map, raw bytes in `text`: the longest key at each place
+    kCharsmapByGrapheme,  // as tokenizer.json means it: a whole grapheme's key if there is one, else each character's
   };
   Step step;
   std::string pattern, text;
@@ -42,12 +48,12 @@ struct Normaliser {
 
 struct PreTokenizer {
   enum class Step : uint8_t {
-    kSplit,       // by pattern; see behaviour
-    kDigits,      // every digit by itself
-    kDigitRuns,   // runs of digits
-    kMetaspace,   // spaces become U+2581; see prepend, split
-    kByteLevel,   // a space before the piece if it has none (prefix_space)
-    kBert,        // whitespace removed, punctuation isolated
+    kSplit,      // by pattern; see behaviour
+    kDigits,     // every digit by itself
+    kDigitRuns,  // runs of digits
+    kMetaspace,  // spaces become U+2581; see prepend, split
+    kByteLevel,  // a space before the piece if it has none (prefix_space)
+    kBert,       // whitespace removed, punctuation isolated
     kWhitespaceSplit,
     kPunctuation,  // isolated
   };
@@ -87,16 +93,16 @@ struct TokenizerSpec {
   bool strip_leading_space = false;  // decoding drops one space at the very start
   bool clean_up_spaces = false;      // WordPiece: " ." to "." and the like
 
-  bool ignore_merges = false;        // a word that is a token as a whole is taken whole
+  bool ignore_merges = false;  // a word that is a token as a whole is taken whole
   bool byte_fallback = false;
-  bool fuse_unknown = false;         // neighbouring unknown characters give one unknown token
-  std::string continuing_prefix;     // WordPiece "##"
-  int max_word_chars = 100;          // WordPiece
+  bool fuse_unknown = false;      // neighbouring unknown characters give one unknown token
+  std::string continuing_prefix;  // WordPiece "##"
+  int max_word_chars = 100;       // WordPiece
 
   TokenId bos = -1, eos = -1, unk = -1, pad = -1;
-  std::vector<TokenId> end_of_turn;  // more ids that end an answer (eot, eom, ...)
+  std::vector<TokenId> end_of_turn;     // more ids that end an answer (eot, eom, ...)
   std::vector<TokenId> prefix, suffix;  // what add_special puts around the text
-  std::string source;                // "gguf gpt2/qwen2", "tokenizer.json": for messages
+  std::string source;                   // "gguf gpt2/qwen2", "tokenizer.json": for messages
 };
 
 }  // namespace surety::model

@@ -1,14 +1,14 @@
 // Token ids and decoded text against the reference tokenizers on a corpus of nasty strings (tools/goldens).
 #include "model/tokenizer/tokenizer.h"
 
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-
-#include <boost/json.hpp>
-#include <gtest/gtest.h>
 
 #include "base/random.h"
 #include "model/model_source.h"
@@ -63,7 +63,8 @@ Golden ReadGolden(const std::string& name) {
   const auto ragged = [&](const char* ids_key, const char* offsets_key) {
     const auto ids = tensor(ids_key), offsets = tensor(offsets_key);
     std::vector<std::vector<int32_t>> rows;
-    for (size_t i = 0; i + 1 < offsets.size(); ++i) rows.emplace_back(ids.begin() + offsets[i], ids.begin() + offsets[i + 1]);
+    for (size_t i = 0; i + 1 < offsets.size(); ++i)
+      rows.emplace_back(ids.begin() + offsets[i], ids.begin() + offsets[i + 1]);
     return rows;
   };
   Golden golden;
@@ -239,7 +240,8 @@ TEST_P(TokenizerGoldenTest, AnyBytesAreEncodedWithoutHarm) {
 
 TEST_P(TokenizerGoldenTest, ALongWordTakesSecondsAtMost) {
   std::string word(300'000, 'a');
-  for (size_t i = 0; i < word.size(); ++i) word[i] = static_cast<char>('a' + RandomBits({1, i, RandomPurpose::kTest}) % 4);
+  for (size_t i = 0; i < word.size(); ++i)
+    word[i] = static_cast<char>('a' + RandomBits({1, i, RandomPurpose::kTest}) % 4);
   EXPECT_FALSE(tokenizer_->Encode(word).empty());
 }
 
@@ -251,7 +253,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"unigram", ""}, Case{"wordpiece-cased", ""}, Case{"wordpiece-uncased", ""}),
     [](const auto& info) {
       std::string name = info.param.golden;
-      std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+      std::replace_if(
+          name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
       return name;
     });
 
@@ -274,7 +277,9 @@ TEST(TokenizerTest, UnknownPartsOfATokenizerJsonAreNamed) {
   const auto error = [](std::string_view json) { return TokenizerSpecFromJson(json, "", "").error(); };
   EXPECT_EQ(error(R"({"model":{"type":"Magic","vocab":{}}})").code(), StatusCode::kUnimplemented);
   EXPECT_NE(error(R"({"model":{"type":"Magic","vocab":{}}})").message().find("Magic"), std::string::npos);
-  EXPECT_NE(error(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},"normalizer":{"type":"Odd"}})").message().find("Odd"),
+  EXPECT_NE(error(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},"normalizer":{"type":"Odd"}})")
+                .message()
+                .find("Odd"),
             std::string::npos);
   EXPECT_EQ(error("{").code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(error("[]").code(), StatusCode::kInvalidArgument);

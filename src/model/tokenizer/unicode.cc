@@ -1,11 +1,11 @@
 #include "model/tokenizer/unicode.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <unordered_map>
-
-#include <utf8proc.h>
 
 namespace surety::model {
 namespace {
@@ -162,8 +162,8 @@ std::string Normalise(std::string_view text, NormalForm form) {
   const bool compose = form == NormalForm::kNfc || form == NormalForm::kNfkc;
   const bool compatibility = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
   const char32_t lowest = compatibility ? 0x80 : compose ? 0x300 : 0xC0;
-  const int options = UTF8PROC_STABLE | (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
-                      (compatibility ? UTF8PROC_COMPAT : 0);
+  const int options =
+      UTF8PROC_STABLE | (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (compatibility ? UTF8PROC_COMPAT : 0);
   std::string out;
   out.reserve(text.size());
   size_t done = 0;       // all before is in out
@@ -197,6 +197,36 @@ std::string Normalise(std::string_view text, NormalForm form) {
     out += text.substr(done);
   }
   return out;
+}
+
+size_t GraphemeEnd(std::string_view text, size_t at) {
+  char32_t left = 0, right = 0;
+  utf8proc_int32_t state = 0;
+  at += static_cast<size_t>(std::max(1, DecodeUtf8(text, at, left)));
+  while (at < text.size()) {
+    const auto length = static_cast<size_t>(std::max(1, DecodeUtf8(text, at, right)));
+    if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(left), static_cast<utf8proc_int32_t>(right),
+                                         &state)) {
+      break;
+    }
+    left = right;
+    at += length;
+  }
+  return at;
+}
+
+std::string_view StripSpaces(std::string_view text, bool left, bool right) {
+  char32_t c = 0;
+  while (left && !text.empty() && DecodeUtf8(text, 0, c) > 0 && IsWhitespace(c)) {
+    text.remove_prefix(static_cast<size_t>(CharLength(text, 0)));
+  }
+  while (right && !text.empty()) {
+    size_t start = text.size() - 1;
+    while (start > 0 && (static_cast<uint8_t>(text[start]) & 0xC0) == 0x80) --start;
+    if (DecodeUtf8(text, start, c) == 0 || !IsWhitespace(c)) break;
+    text = text.substr(0, start);
+  }
+  return text;
 }
 
 std::string Lowercase(std::string_view text) {

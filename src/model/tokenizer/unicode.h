@@ -22,6 +22,11 @@ std::string ReplaceInvalidUtf8(std::string_view text);
 // Bytes at the end that may be the start of a character whose rest is still to come (0 to 3).
 size_t UnfinishedTail(std::string_view text);
 
+// The end of the grapheme cluster (what a reader takes for one character) that starts at `at`, in valid UTF-8.
+size_t GraphemeEnd(std::string_view text, size_t at);
+// Without white space at the left or right end.
+std::string_view StripSpaces(std::string_view text, bool left, bool right);
+
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 std::string Normalise(std::string_view valid_utf8, NormalForm form);
 std::string Lowercase(std::string_view valid_utf8);

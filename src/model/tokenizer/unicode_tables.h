@@ -1,6 +1,6 @@
-// Character classes as the reference tokenizers have them. Their libraries froze different versions of Unicode: patterns
-// follow 16, the Digits step 17, BERT's steps 8. Models were trained on what those tables say, so ids must follow them, not
-// the newest standard. Found by asking tokenizers 0.23.3 about every code point.
+// Character classes as the reference tokenizers have them. Their libraries froze different versions of Unicode:
+// patterns follow 16, the Digits step 17, BERT's steps 8. Models were trained on what those tables say, so ids must
+// follow them, not the newest standard. Found by asking tokenizers 0.23.3 about every code point.
 #pragma once
 
 namespace surety::model {

@@ -1,6 +1,6 @@
 // The unigram model: the segmentation of the highest total score, by dynamic programming over byte positions.
-// Source: Kudo 2018, "Subword Regularization"; an unknown character costs the lowest score less 10, as SentencePiece has
-// it.
+// Source: Kudo 2018, "Subword Regularization"; an unknown character costs the lowest score less 10, as SentencePiece
+// has it.
 #include <algorithm>
 #include <cmath>
 
