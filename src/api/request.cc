@@ -32,10 +32,11 @@ Status SamplingParams::Validate(int vocab_size) const {
   if (min_tokens < 0) return OutOfBounds("min_tokens", min_tokens, "0 or positive");
   for (const auto& [token, bias] : logit_bias) {
     if (token < 0 || token >= vocab_size) {
-      return InvalidArgumentError("logit_bias names token " + std::to_string(token) + ", but the vocabulary has ids 0 to " +
-                                  std::to_string(vocab_size - 1));
+      return InvalidArgumentError("logit_bias names token " + std::to_string(token) +
+                                  ", but the vocabulary has ids 0 to " + std::to_string(vocab_size - 1));
     }
-    if (std::isnan(bias)) return InvalidArgumentError("logit_bias of token " + std::to_string(token) + " is not a number");
+    if (std::isnan(bias))
+      return InvalidArgumentError("logit_bias of token " + std::to_string(token) + " is not a number");
   }
   return OkStatus();
 }

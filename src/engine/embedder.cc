@@ -48,7 +48,8 @@ Result<std::vector<Embedding>> Embedder::EmbedTokens(std::span<const std::vector
     }
     if (sequences[i].size() > context) {
       return Error(OutOfRangeError("text " + std::to_string(i) + " has " + std::to_string(sequences[i].size()) +
-                                   " tokens, but the model takes " + std::to_string(context) + "; shorten or split it"));
+                                   " tokens, but the model takes " + std::to_string(context) +
+                                   "; shorten or split it"));
     }
   }
   std::vector<Embedding> out;

@@ -1,5 +1,5 @@
-// Generation: requests in, events out, one step at a time. The step loop is the caller's, so a command can run it in its
-// own thread, a server in its engine thread, a test step by step.
+// Generation: requests in, events out, one step at a time. The step loop is the caller's, so a command can run it in
+// its own thread, a server in its engine thread, a test step by step.
 //
 // Each step: the scheduler plans (decode rows first, then prefill chunks within the row budget), the executor runs the
 // plan, tokens are sampled and committed, text is released up to what stop strings and unfinished characters hold back.

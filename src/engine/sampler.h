@@ -1,10 +1,10 @@
 // Logits to a token: the transforms of SamplingParams in their stated order, then one draw keyed by (seed, position).
 //
 // Threads: one caller. Owns: scratch of vocabulary size, made once.
-// Invariants: (1) the result is a function of (logits, params, history, position) alone. (2) a token of probability 0 is
-// never drawn. (3) temperature 0 takes the largest logit after bias and penalties, the lowest id on ties.
-// Source: Holtzman et al. 2020 (top-p); Fan et al. 2018 (top-k); Meister et al. 2023 (locally typical); Nguyen et al.
-// 2024 (min-p); Keskar et al. 2019 (repetition penalty).
+// Invariants: (1) the result is a function of (logits, params, history, position) alone. (2) a token of probability 0
+// is never drawn. (3) temperature 0 takes the largest logit after bias and penalties, the lowest id on ties. Source:
+// Holtzman et al. 2020 (top-p); Fan et al. 2018 (top-k); Meister et al. 2023 (locally typical); Nguyen et al. 2024
+// (min-p); Keskar et al. 2019 (repetition penalty).
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,8 @@ class Scheduler {
   void Remove(const Sequence* sequence);
   // Admits what fits, then fills `plan` (cleared first).
   void Plan(StepPlan& plan);
-  // Gives up the pages that waiting sequences brought along from a kept conversation, so that the first can be admitted.
+  // Gives up the pages that waiting sequences brought along from a kept conversation, so that the first can be
+  // admitted.
   void ReleaseWaitingPages();
   bool idle() const { return waiting_.empty() && running_.empty(); }
   // Sequences of the last plan, in its order.

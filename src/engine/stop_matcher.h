@@ -1,6 +1,6 @@
-// Finds stop strings in a stream of text, across the borders of its pieces. Text that could still become a stop string is
-// held back; nothing else is.
-// Threads: one. Invariant: the pieces released, then Flush(), joined, are the input up to the first stop string.
+// Finds stop strings in a stream of text, across the borders of its pieces. Text that could still become a stop string
+// is held back; nothing else is. Threads: one. Invariant: the pieces released, then Flush(), joined, are the input up
+// to the first stop string.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
-// From what a request says to token ids: the chat template rendered in trusted and untrusted segments, or plain text, or
-// ids as given.
-// Threads: any. Errors: kInvalidArgument (not exactly one of messages, prompt, tokens; a template error with line and
-// column; an id out of range), kFailedPrecondition (messages, but the model has no usable template).
-// Invariants: (1) control tokens come from the template or the operator only. (2) never two BOS at the start.
+// From what a request says to token ids: the chat template rendered in trusted and untrusted segments, or plain text,
+// or ids as given. Threads: any. Errors: kInvalidArgument (not exactly one of messages, prompt, tokens; a template
+// error with line and column; an id out of range), kFailedPrecondition (messages, but the model has no usable
+// template). Invariants: (1) control tokens come from the template or the operator only. (2) never two BOS at the
+// start.
 #pragma once
 
 #include <vector>

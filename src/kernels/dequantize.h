@@ -1,5 +1,5 @@
-// Values of stored tensors as float32, exactly as the format's formula gives them (quant_block.h): one rounding at most.
-// Plain loops, the same bits on every machine.
+// Values of stored tensors as float32, exactly as the format's formula gives them (quant_block.h): one rounding at
+// most. Plain loops, the same bits on every machine.
 //
 // Threads: any. Errors: none; CHECKs that n is a multiple of the type's block.
 #pragma once

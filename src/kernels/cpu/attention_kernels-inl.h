@@ -243,6 +243,24 @@ HWY_INLINE void StoreValues(const V (&acc)[kM][kC][kParts], const ValueSink& sin
   }
 }
 
+// The three parts of a tile's tokens: those in the middle are seen by every line, those before and after by some only.
+template <int kM>
+HWY_INLINE void FindBorders(const LineRanges& ranges, int borders[4]) {
+  int lo_min = kTileTokens, lo_max = 0, hi_min = kTileTokens, hi_max = 0;
+  for (int m = 0; m < kM; ++m) {
+    lo_min = HWY_MIN(lo_min, ranges.lo[m]);
+    lo_max = HWY_MAX(lo_max, ranges.lo[m]);
+    hi_min = HWY_MIN(hi_min, ranges.hi[m]);
+    hi_max = HWY_MAX(hi_max, ranges.hi[m]);
+  }
+  const int common_begin = HWY_MIN(lo_max, hi_max);
+  const int common_end = HWY_MAX(common_begin, hi_min);
+  borders[0] = HWY_MIN(lo_min, common_begin);
+  borders[1] = common_begin;
+  borders[2] = common_end;
+  borders[3] = HWY_MAX(hi_max, common_end);
+}
+
 // Weighted sum of the values of kC strips from `strip` for kM lines; w is [kM][128].
 template <KvType kType, int kM, int kC>
 HWY_INLINE void ValueKernel(const float* HWY_RESTRICT w, const TileView& tile, const LineRanges& ranges, int strip,
@@ -259,13 +277,6 @@ HWY_INLINE void ValueKernel(const float* HWY_RESTRICT w, const TileView& tile, c
       for (int p = 0; p < kParts; ++p) acc[m][c][p] = hn::Zero(d);
     }
   }
-  int lo_min = kTileTokens, lo_max = 0, hi_min = kTileTokens, hi_max = 0;
-  for (int m = 0; m < kM; ++m) {
-    lo_min = HWY_MIN(lo_min, ranges.lo[m]);
-    lo_max = HWY_MAX(lo_max, ranges.lo[m]);
-    hi_min = HWY_MIN(hi_min, ranges.hi[m]);
-    hi_max = HWY_MAX(hi_max, ranges.hi[m]);
-  }
   const auto row = [&](int j) HWY_ATTR {
     return static_cast<const typename E::Type*>(tile.values[j / 16]) + (j % 16) * tile.row_step +
            strip * tile.strip_step;
@@ -275,10 +286,8 @@ HWY_INLINE void ValueKernel(const float* HWY_RESTRICT w, const TileView& tile, c
     if constexpr (kScaled) v = hn::Mul(v, hn::Set(d, tile.v_scales[(strip + c) / 2 * kTileTokens + j]));
     return v;
   };
-  // Tokens before and after those that every line sees are for some lines only.
-  const int common_begin = HWY_MIN(lo_max, hi_max);
-  const int common_end = HWY_MAX(common_begin, hi_min);
-  const int borders[4] = {HWY_MIN(lo_min, common_begin), common_begin, common_end, HWY_MAX(hi_max, common_end)};
+  int borders[4];
+  FindBorders<kM>(ranges, borders);
   for (int segment = 0; segment < 3; ++segment) {
     const int end = borders[segment + 1];
     for (int j = borders[segment]; j < end && segment != 1; ++j) {

@@ -340,7 +340,9 @@ TEST_P(MatMulTypeTest, BitsAreTheSameOnEveryMachine) {
   const int64_t k = InputsFor(GetParam()).back(), n = 40, rows = 7;
   RandomWeights weights(GetParam(), n, k, 30);
   std::mt19937 rng(31);
-  const auto small = [&rng](int range) { return static_cast<float>(static_cast<int>(rng() % (2 * range + 1)) - range); };
+  const auto small = [&rng](int range) {
+    return static_cast<float>(static_cast<int>(rng() % (2 * range + 1)) - range);
+  };
   const ScaleOffsets offsets = ScaleOffsetsOf(GetParam());
   for (int64_t r = 0; r < n; ++r) {
     for (int64_t b = 0; b < k / InfoOf(GetParam()).block_elements; ++b) {

@@ -1,6 +1,6 @@
-// The decoder-only transformer: embedding, layers of attention and feed-forward with pre-norms (and post-norms where the
-// model has them), final norm, output matrix. What varies between architectures is read from ModelConfig.
-// Threads, Owns, Errors, Invariants: see model.h.
+// The decoder-only transformer: embedding, layers of attention and feed-forward with pre-norms (and post-norms where
+// the model has them), final norm, output matrix. What varies between architectures is read from ModelConfig. Threads,
+// Owns, Errors, Invariants: see model.h.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // Gated feed-forward, and the mixture of experts made of it.
-// Source for routing: DeepSeek-V2 (softmax, group-limited top-k) and DeepSeek-V3 (sigmoid, correction bias used only for
-// choosing, groups scored by their two best) as transformers implements them.
+// Source for routing: DeepSeek-V2 (softmax, group-limited top-k) and DeepSeek-V3 (sigmoid, correction bias used only
+// for choosing, groups scored by their two best) as transformers implements them.
 #include <algorithm>
 #include <cmath>
 #include <string>

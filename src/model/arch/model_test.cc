@@ -145,9 +145,9 @@ TEST_P(TinyGgufTest, LogitsEqualTheDequantisedReference) {
     for (size_t i = 0; i < v; ++i) divergence += std::exp(p[i]) * (p[i] - q[i]);
     same_top += std::max_element(p.begin(), p.end()) - p.begin() == std::max_element(q.begin(), q.end()) - q.begin();
   }
-  // Rounding x to a step of max|x| / 127 disturbs it by about 2.5 / (127 sqrt(12)) of its root mean square. Four products
-  // a layer and the output matrix add up as independent errors, and a relative error r of logits of variance v costs
-  // about v r^2 / 2 of divergence. Twice that error in size is allowed: four times the divergence.
+  // Rounding x to a step of max|x| / 127 disturbs it by about 2.5 / (127 sqrt(12)) of its root mean square. Four
+  // products a layer and the output matrix add up as independent errors, and a relative error r of logits of variance v
+  // costs about v r^2 / 2 of divergence. Twice that error in size is allowed: four times the divergence.
   double mean = 0, square = 0;
   for (float x : expected) {
     mean += x;
@@ -167,7 +167,8 @@ std::vector<std::string> TinyGgufFiles() {
   if (!std::filesystem::exists(folder)) return files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string path = entry.path().string();
-    if (path.ends_with(".gguf") && std::filesystem::exists(path.substr(0, path.size() - 5) + ".reference.safetensors")) {
+    if (path.ends_with(".gguf") &&
+        std::filesystem::exists(path.substr(0, path.size() - 5) + ".reference.safetensors")) {
       files.push_back(path);
     }
   }

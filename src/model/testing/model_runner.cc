@@ -30,7 +30,9 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::Open(const std::string& path, 
   return runner;
 }
 
-int ModelRunner::out_cols() const { return model_->config().encoder ? model_->config().d_model : model_->config().vocab_size; }
+int ModelRunner::out_cols() const {
+  return model_->config().encoder ? model_->config().d_model : model_->config().vocab_size;
+}
 
 void ModelRunner::PoisonAndShuffle() {
   std::memset(kv_memory_.data(), 0xFF, kv_memory_.size_bytes());  // NaN in every float format
@@ -61,7 +63,8 @@ std::vector<float> ModelRunner::Run(std::span<const int32_t> ids, const std::vec
   return out;
 }
 
-std::vector<std::vector<float>> ModelRunner::RunTogether(const std::vector<std::vector<int32_t>>& sequences, int chunk) {
+std::vector<std::vector<float>> ModelRunner::RunTogether(const std::vector<std::vector<int32_t>>& sequences,
+                                                         int chunk) {
   PoisonAndShuffle();
   const size_t pages_each = page_order_.size() / sequences.size();
   std::vector<std::vector<float>> results(sequences.size());

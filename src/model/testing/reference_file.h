@@ -1,5 +1,5 @@
-// Golden references for tests: a safetensors file with `input_ids` and expected values, made by tools/goldens. Read here
-// without the product's own reader, so that a fault there cannot hide.
+// Golden references for tests: a safetensors file with `input_ids` and expected values, made by tools/goldens. Read
+// here without the product's own reader, so that a fault there cannot hide.
 #pragma once
 
 #include <cstdint>
