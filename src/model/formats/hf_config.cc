@@ -178,7 +178,7 @@ Status ReadVariation(const JsonFields& fields, const std::string& type, ModelCon
     SURETY_ASSIGN_OR_RETURN(c.n_token_types, fields.Int("type_vocab_size", 2));
     SURETY_ASSIGN_OR_RETURN(const std::string positions, fields.String("position_embedding_type", "absolute"));
     if (positions != "absolute") {
-      return fields.Unimplemented("position_embedding_type", "'" + Printable(positions) + "'; known: absolute");
+      return fields.Unimplemented("position_embedding_type", Quoted(Printable(positions)) + "; known: absolute");
     }
     SURETY_ASSIGN_OR_RETURN(const bool decoder, fields.Bool("is_decoder", false));
     if (decoder) return fields.Unimplemented("is_decoder", "BERT as a decoder");

@@ -136,7 +136,7 @@ class HfModel final : public SourceBase {
     SURETY_ASSIGN_OR_RETURN(const auto json, ReadJsonObject(files_, path, kMaxIndexBytes));
     const JsonFields fields(json, "'" + path + "'");
     const boost::json::value* map = fields.Get("weight_map");
-    if (map == nullptr || !map->is_object()) return NotFoundError("'" + path + "': no object 'weight_map'");
+    if (map == nullptr || !map->is_object()) return NotFoundError(Quoted(path) + ": no object 'weight_map'");
     std::set<std::pair<std::string, std::string>> wanted;  // file, tensor
     for (const auto& [tensor, value] : map->get_object()) {
       const std::string file = value.is_string() ? std::string(value.get_string()) : "";
@@ -204,12 +204,12 @@ class HfModel final : public SourceBase {
     std::string pooling_folder = "1_Pooling";
     if (files_.Exists(In("modules.json"))) {
       SURETY_ASSIGN_OR_RETURN(const std::string text, files_.ReadAll(In("modules.json"), kMaxConfigBytes));
-      SURETY_ASSIGN_OR_RETURN(const auto json, ParseJson(text, "'" + In("modules.json") + "'"));
-      if (!json.is_array()) return InvalidArgumentError("'" + In("modules.json") + "': an array is needed");
+      SURETY_ASSIGN_OR_RETURN(const auto json, ParseJson(text, Quoted(In("modules.json"))));
+      if (!json.is_array()) return InvalidArgumentError(Quoted(In("modules.json")) + ": an array is needed");
       pooling_folder.clear();
       for (const boost::json::value& module : json.get_array()) {
-        if (!module.is_object()) return InvalidArgumentError("'" + In("modules.json") + "': an element is no object");
-        const JsonFields fields(module.get_object(), "'" + In("modules.json") + "'");
+        if (!module.is_object()) return InvalidArgumentError(Quoted(In("modules.json")) + ": an element is no object");
+        const JsonFields fields(module.get_object(), Quoted(In("modules.json")));
         SURETY_ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
         SURETY_ASSIGN_OR_RETURN(const std::string folder, fields.String("path", ""));
         if (type.ends_with(".Transformer")) continue;
