@@ -27,8 +27,8 @@ if(SURETY_SANITIZE)
   target_compile_options(surety_options INTERFACE -fsanitize=${SURETY_SANITIZE} -fno-omit-frame-pointer
                          -fno-sanitize-recover=all)
   target_link_options(surety_options INTERFACE -fsanitize=${SURETY_SANITIZE})
-  # Fully unrolled loops over vectors: instrumented, each of these takes over five minutes to compile. Valgrind checks
-  # their reads and writes instead (kernels_test runs under it).
+  # Fully unrolled loops over vectors: instrumented, each of these takes over five minutes to compile. Check their reads
+  # and writes by running the tests MatMulTypeTest.* under valgrind.
   set_source_files_properties(src/kernels/cpu/matmul_simple.cc src/kernels/cpu/matmul_super.cc
                               PROPERTIES COMPILE_OPTIONS -fno-sanitize=all)
 endif()
