@@ -139,8 +139,11 @@ void RunQuantUnit(const Plan& plan, const Unit& unit, Scratch& scratch) {
   const XBlock* x = plan.xq + unit.first_row * n_blocks;
   for (int64_t g = unit.first_group; g < unit.first_group + unit.n_groups; ++g) {
     std::memset(scratch.acc, 0, static_cast<size_t>(unit.n_rows) * kGroup * sizeof(float));
-    if (unit.n_rows <= kFewRows) {
-      kernel.few[unit.n_rows - 1](w.Group(g), n_blocks, x, n_blocks, scratch.acc);
+    if (unit.n_rows <= kernel.direct_rows) {  // after the first time the group is in the cache
+      for (int64_t t = 0; t < unit.n_rows; t += kFewRows) {
+        const int64_t rows = std::min<int64_t>(kFewRows, unit.n_rows - t);
+        kernel.few[rows - 1](w.Group(g), n_blocks, x + t * n_blocks, n_blocks, scratch.acc + t * kGroup);
+      }
     } else {
       for (int64_t b = 0; b < n_blocks; b += kPanelBlocks) {
         const int64_t n = std::min<int64_t>(kPanelBlocks, n_blocks - b);

@@ -33,6 +33,7 @@ struct alignas(64) PanelBlock {
 };
 
 struct QuantKernel {
+  int direct_rows;  // up to so many rows, calls of `few` in turn are faster than `unpack` and `many`
   // rows = index + 1, the group's packed bytes, x rows `stride` blocks apart.
   void (*few[kFewRows])(const std::byte* group, int64_t n_blocks, const XBlock* x, int64_t stride, float* acc);
   // Blocks [first, first + n) of the group; first is a multiple of kPanelBlocks.

@@ -183,6 +183,14 @@ HWY_INLINE void StoreAcc(const VF (&acc)[T][kVecs], float* to) {
   }
 }
 
+// Asks for a block's share of the weights that are kPrefetchBytes ahead of block b.
+template <PackedLayout kLayout>
+HWY_INLINE void FetchAhead(const std::byte* super, int b) {
+  constexpr int64_t kShare = kLayout.super_bytes() / kLayout.blocks_per_super;
+  const std::byte* ahead = super + kPrefetchBytes + b * kShare;
+  for (int64_t i = 0; i < kShare; i += 64) hwy::Prefetch(ahead + i);
+}
+
 template <class Source, int T>
 void FewRows(const std::byte* group, int64_t n_blocks, const XBlock* x, int64_t stride, float* out) {
   constexpr PackedLayout kLayout = PackedLayoutOf(Source::kType);
@@ -192,8 +200,7 @@ void FewRows(const std::byte* group, int64_t n_blocks, const XBlock* x, int64_t 
   for (int64_t done = 0; done < n_blocks; done += kLayout.blocks_per_super, group += kLayout.super_bytes()) {
     source.BeginSuper(group);
     for (int b = 0; b < kLayout.blocks_per_super; ++b, ++x) {
-      const std::byte* ahead = group + kPrefetchBytes + b * (kLayout.super_bytes() / kLayout.blocks_per_super);
-      for (int i = 0; i < kLayout.super_bytes() / kLayout.blocks_per_super; i += 64) hwy::Prefetch(ahead + i);
+      FetchAhead<kLayout>(group, b);
       source.BeginBlock(group, b);
       AddBlock<Source::kKind, T>(source, x, stride, acc);
     }
@@ -236,6 +243,7 @@ void Unpack(const std::byte* group, int64_t first, int64_t n, PanelBlock* panel)
   for (int64_t done = 0; done < n; done += kLayout.blocks_per_super, group += kLayout.super_bytes()) {
     s.BeginSuper(group);
     for (int b = 0; b < kLayout.blocks_per_super; ++b, ++panel) {
+      FetchAhead<kLayout>(group, b);
       s.BeginBlock(group, b);
       StoreQuads<0>(s, panel);
       for (int v = 0; v < kVecs; ++v) {
@@ -252,8 +260,13 @@ void Unpack(const std::byte* group, int64_t first, int64_t n, PanelBlock* panel)
   }
 }
 
+// Codes that need little work to take apart are better read packed again than unpacked, up to more rows.
+template <class Source>
+inline constexpr int kDirectRowsOf = Source::kKind.quads_per_sum == 8 || Source::kKind.is_signed ? 16 : 8;
+
 template <class Source>
 inline constexpr QuantKernel kKernelOf = {
+    kLanes == kGroup ? 8 : kDirectRowsOf<Source>,
     {FewRows<Source, 1>, FewRows<Source, 2>, FewRows<Source, 3>, FewRows<Source, 4>},
     Unpack<Source>,
     ManyRows<Source::kKind>,
