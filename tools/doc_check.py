@@ -45,12 +45,18 @@ def make_targets():
     return set(re.findall(r"^([a-z]+):", read(os.path.join(ROOT, "Makefile")), re.MULTILINE))
 
 
+def holds_a_file(path):
+    """An empty folder is not in a clone: version control keeps files alone."""
+    return os.path.isfile(path) or any(files for _, _, files in os.walk(path))
+
+
 def path_exists(word):
     word = re.sub(r":\d+$", "", word.rstrip("/"))
     alternatives = [word]
     if match := re.search(r"\{([^}]*)\}", word):
         alternatives = [word[:match.start()] + part + word[match.end():] for part in match.group(1).split(",")]
-    return all(glob.glob(os.path.join(ROOT, path), recursive=True) for path in alternatives)
+    return all(any(holds_a_file(found) for found in glob.glob(os.path.join(ROOT, path), recursive=True))
+               for path in alternatives)
 
 
 def check(path, flags, targets):
