@@ -58,6 +58,8 @@ struct AttentionParams {
   const float* sinks = nullptr;  // n_heads extra logits that take weight but carry no value, or null
 };
 
+inline constexpr int kMaxMadeDim = 256;  // largest nope_dim + rope_dim, and largest v_dim
+
 struct MlaParams {
   int n_heads = 0;
   int nope_dim = 0;    // per head, the part of q and k without position

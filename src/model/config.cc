@@ -5,10 +5,10 @@
 #include <limits>
 #include <numbers>
 
+#include "kernels/ops.h"
+
 namespace surety::model {
 namespace {
-
-constexpr int kMaxLayers = 10000;
 
 Status Wrong(std::string_view field, const std::string& value, std::string_view rule) {
   return InvalidArgumentError("model configuration: " + std::string(field) + " is " + value + ", but must be " +
@@ -105,6 +105,9 @@ Status ValidateHeads(const ModelConfig& c) {
     return Wrong("n_heads", int64_t{c.n_heads}, "a multiple of n_kv_heads, " + std::to_string(c.n_kv_heads));
   }
   SURETY_RETURN_IF_ERROR(Fits("n_heads * head_dim", c.n_heads, c.head_dim));
+  if (!c.IsMla() && c.head_dim > kMaxValueDim) {
+    return Wrong("head_dim", int64_t{c.head_dim}, "at most " + std::to_string(kMaxValueDim));
+  }
   SURETY_RETURN_IF_ERROR(NotNegative("attention_scale", c.attention_scale));
   SURETY_RETURN_IF_ERROR(NotNegative("attention_soft_cap", c.attention_soft_cap));
   SURETY_RETURN_IF_ERROR(NotNegative("logit_soft_cap", c.logit_soft_cap));
@@ -131,11 +134,17 @@ Status ValidateMla(const ModelConfig& c) {
   if (int64_t{c.mla.nope_dim} + c.mla.rope_dim != c.head_dim) {
     return Wrong("head_dim", int64_t{c.head_dim}, "mla.nope_dim + mla.rope_dim");
   }
+  const auto at_most = [](std::string_view field, int64_t value, int most) {
+    return value <= most ? OkStatus() : Wrong(field, value, "at most " + std::to_string(most));
+  };
+  SURETY_RETURN_IF_ERROR(at_most("mla.kv_rank", c.mla.kv_rank, kMaxValueDim));
+  SURETY_RETURN_IF_ERROR(at_most("mla.kv_rank + mla.rope_dim", int64_t{c.mla.kv_rank} + c.mla.rope_dim, kMaxKeyDim));
+  SURETY_RETURN_IF_ERROR(at_most("head_dim", c.head_dim, kernels::kMaxMadeDim));
+  SURETY_RETURN_IF_ERROR(at_most("mla.v_dim", c.mla.v_dim, kernels::kMaxMadeDim));
   if (c.rope.dim != c.mla.rope_dim) return Wrong("rope.dim", int64_t{c.rope.dim}, "mla.rope_dim");
   SURETY_RETURN_IF_ERROR(Fits("n_heads * (mla.nope_dim + mla.v_dim)", c.n_heads,
                               int64_t{c.mla.nope_dim} + c.mla.v_dim));
-  SURETY_RETURN_IF_ERROR(Fits("n_heads * mla.kv_rank", c.n_heads, c.mla.kv_rank));
-  return Fits("mla.kv_rank + mla.rope_dim", int64_t{c.mla.kv_rank} + c.mla.rope_dim, 1);
+  return Fits("n_heads * mla.kv_rank", c.n_heads, c.mla.kv_rank);
 }
 
 Status ValidateMoe(const ModelConfig& c) {
@@ -211,7 +220,7 @@ KvLayout ModelConfig::KvLayoutFor(KvType type, int page_tokens) const {
 
 Status ModelConfig::Validate() const {
   SURETY_RETURN_IF_ERROR(Positive("n_layers", n_layers));
-  if (n_layers > kMaxLayers) return Wrong("n_layers", int64_t{n_layers}, "at most " + std::to_string(kMaxLayers));
+  if (n_layers > kMaxKvLayers) return Wrong("n_layers", int64_t{n_layers}, "at most " + std::to_string(kMaxKvLayers));
   SURETY_RETURN_IF_ERROR(Positive("d_model", d_model));
   SURETY_RETURN_IF_ERROR(Positive("n_heads", n_heads));
   SURETY_RETURN_IF_ERROR(Positive("n_kv_heads", n_kv_heads));

@@ -132,6 +132,7 @@ TEST(ModelConfigTest, ValidateNamesTheFieldAndItsValue) {
       {[](ModelConfig& c) { c.d_model = -1; }, "d_model is -1"},
       {[](ModelConfig& c) { c.n_kv_heads = 3; }, "n_heads is 4, but must be a multiple of n_kv_heads, 3"},
       {[](ModelConfig& c) { c.head_dim = 1 << 30; }, "n_heads * head_dim is 4294967296"},
+      {[](ModelConfig& c) { c.head_dim = 528; }, "head_dim is 528, but must be at most 512"},
       {[](ModelConfig& c) { c.d_ff = 0; }, "d_ff is 0"},
       {[](ModelConfig& c) { c.vocab_size = 0; }, "vocab_size is 0"},
       {[](ModelConfig& c) { c.max_context = 0; }, "max_context is 0"},
@@ -156,6 +157,8 @@ TEST(ModelConfigTest, ValidateNamesTheFieldAndItsValue) {
   }
   const Case mla_cases[] = {
       {[](ModelConfig& c) { c.mla.v_dim = 0; }, "mla.v_dim is 0"},
+      {[](ModelConfig& c) { c.mla.v_dim = 257; }, "mla.v_dim is 257, but must be at most 256"},
+      {[](ModelConfig& c) { c.mla.kv_rank = 513; }, "mla.kv_rank is 513, but must be at most 512"},
       {[](ModelConfig& c) { c.mla.nope_dim = 9; }, "head_dim is 16, but must be mla.nope_dim + mla.rope_dim"},
       {[](ModelConfig& c) { c.moe.n_groups = 3; }, "moe.n_groups is 3, but must be a divisor"},
       {[](ModelConfig& c) { c.moe.n_groups_used = 5; }, "moe.n_groups_used is 5"},

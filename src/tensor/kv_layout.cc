@@ -32,12 +32,15 @@ Result<KvType> KvTypeFromName(std::string_view name) {
 }
 
 Status KvLayout::Validate() const {
-  if (n_layers <= 0) return Wrong("n_layers", n_layers, "positive");
-  if (n_kv_heads <= 0) return Wrong("n_kv_heads", n_kv_heads, "positive");
-  if (k_dim <= 0) return Wrong("k_dim", k_dim, "positive");
-  if (v_dim <= 0) return Wrong("v_dim", v_dim, "positive");
-  if (page_tokens <= 0 || page_tokens % kKvLaneTokens != 0) {
-    return Wrong("page_tokens", page_tokens, "a positive multiple of 16");
+  const auto within = [](std::string_view field, int value, int most) {
+    return value > 0 && value <= most ? OkStatus() : Wrong(field, value, "1 to " + std::to_string(most));
+  };
+  SURETY_RETURN_IF_ERROR(within("n_layers", n_layers, kMaxKvLayers));
+  SURETY_RETURN_IF_ERROR(within("n_kv_heads", n_kv_heads, kMaxKvHeads));
+  SURETY_RETURN_IF_ERROR(within("k_dim", k_dim, kMaxKeyDim));
+  SURETY_RETURN_IF_ERROR(within("v_dim", v_dim, kMaxValueDim));
+  if (page_tokens <= 0 || page_tokens % kKvLaneTokens != 0 || page_tokens > kMaxPageTokens) {
+    return Wrong("page_tokens", page_tokens, "a positive multiple of 16, at most " + std::to_string(kMaxPageTokens));
   }
   if (latent) {
     if (n_kv_heads != 1) return Wrong("n_kv_heads", n_kv_heads, "1 in a latent cache");

@@ -28,6 +28,12 @@ std::string_view NameOf(KvType type);
 Result<KvType> KvTypeFromName(std::string_view name);  // "f32", "f16", "bf16", "q8_0"
 
 inline constexpr int kKvLaneTokens = 16;  // tokens in an interleaved group of keys
+// What fits the scratch of attention, and keeps every size in bytes far inside 63 bits.
+inline constexpr int kMaxKeyDim = 640;  // DeepSeek's latent of 512 with 64 for positions is 576
+inline constexpr int kMaxValueDim = 512;
+inline constexpr int kMaxPageTokens = 4096;
+inline constexpr int kMaxKvHeads = 65536;
+inline constexpr int kMaxKvLayers = 10000;
 
 struct KvLayout {
   int n_layers = 0;
@@ -38,8 +44,8 @@ struct KvLayout {
   KvType type = KvType::kF16;
   bool latent = false;  // MLA: one shared head whose value is a prefix of its key
 
-  // kInvalidArgument, naming the field: page_tokens not a positive multiple of 16, a size <= 0, Q8_0 with a head size
-  // that is not a multiple of 32, a latent layout with more than one head or in Q8_0.
+  // kInvalidArgument, naming the field: page_tokens not a positive multiple of 16, a size <= 0 or above its kMax, Q8_0
+  // with a head size that is not a multiple of 32, a latent layout with more than one head or in Q8_0.
   Status Validate() const;
 
   int64_t ElementBytes() const { return type == KvType::kF32 ? 4 : type == KvType::kQ8_0 ? 1 : 2; }

@@ -73,6 +73,11 @@ TEST(KvLayoutTest, ValidateNamesTheField) {
   EXPECT_THAT(message(good, [](KvLayout& l) { l.k_dim = 0; }), HasSubstr("k_dim"));
   EXPECT_THAT(message(good, [](KvLayout& l) { l.v_dim = 0; }), HasSubstr("v_dim"));
   EXPECT_THAT(message(good, [](KvLayout& l) { l.page_tokens = 24; }), HasSubstr("page_tokens is 24"));
+  EXPECT_THAT(message(good, [](KvLayout& l) { l.page_tokens = 1 << 30; }), HasSubstr("at most 4096"));
+  EXPECT_THAT(message(good, [](KvLayout& l) { l.n_layers = 1 << 30; }), HasSubstr("must be 1 to 10000"));
+  EXPECT_THAT(message(good, [](KvLayout& l) { l.n_kv_heads = 1 << 30; }), HasSubstr("must be 1 to 65536"));
+  EXPECT_THAT(message(good, [](KvLayout& l) { l.k_dim = 656; }), HasSubstr("k_dim is 656, but must be 1 to 640"));
+  EXPECT_THAT(message(good, [](KvLayout& l) { l.v_dim = 528; }), HasSubstr("v_dim is 528, but must be 1 to 512"));
   EXPECT_THAT(message(good, [](KvLayout& l) { l.latent = true; }), HasSubstr("latent"));
   EXPECT_THAT(message(good, [](KvLayout& l) { l.type = KvType::kQ8_0; l.k_dim = 80; }), HasSubstr("k_dim is 80"));
 }

@@ -21,10 +21,7 @@ namespace surety::kernels::cpu {
 inline constexpr int kTileTokens = 128;
 inline constexpr int kTileGroups = kTileTokens / kKvLaneTokens;
 inline constexpr int kMaxBlockLines = 64;  // lines that are scored together
-inline constexpr int kMaxTaskLines = 512;  // lines of a task (materialised MLA; others stay within kMaxBlockLines)
-inline constexpr int kMaxKeyDim = 640;     // head sizes that the scratch allows
-inline constexpr int kMaxValueDim = 512;
-inline constexpr int kMaxMadeDim = 256;    // materialised MLA: nope + rope, and v
+inline constexpr int kMaxTaskLines = 512;  // lines of a task (materialised MLA; others: kMaxBlockLines)
 inline constexpr int kMaxPackedQueries = 131072;  // floats: lines * k_dim of a task
 
 enum class AttentionKind : uint8_t { kHeads, kLatent, kMaterialised };

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "kernels/cpu/simd_targets.h"
+#include "kernels/ops.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_task.cc"

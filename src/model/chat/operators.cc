@@ -277,6 +277,17 @@ Result<std::vector<Value>> Iterate(Machine& machine, const Value& value) {
   return Error(InvalidArgumentError("cannot loop over a value of type " + std::string(value.TypeName())));
 }
 
+// Depth of a message's members under the list of messages.
+constexpr int kMessageMemberDepth = 2;
+
+// The words that chat formats know as roles. Only these: a template may make a control token of one, as Phi does with
+// '<|' + message['role'] + '|>'.
+bool IsKnownRole(const boost::json::value& value) {
+  static constexpr std::string_view kRoles[] = {"system",   "user", "assistant", "tool",  "developer",
+                                                "function", "ipython", "environment", "model", "observation"};
+  return value.is_string() && std::ranges::find(kRoles, std::string_view(value.get_string())) != std::end(kRoles);
+}
+
 Result<Value> FromJson(Machine& machine, const boost::json::value& json, int depth) {
   if (depth > kMaxValueDepth) {
     return Error(ResourceExhaustedError("the values for the template are nested deeper than " +
@@ -306,6 +317,9 @@ Result<Value> FromJson(Machine& machine, const boost::json::value& json, int dep
       auto dict = std::make_shared<DictObject>();
       for (const auto& member : json.get_object()) {
         SURETY_ASSIGN_OR_RETURN(Value item, FromJson(machine, member.value(), depth + 1));
+        if (depth + 1 == kMessageMemberDepth && member.key() == "role" && IsKnownRole(member.value())) {
+          item = Value::Text(std::string_view(member.value().get_string()), true);
+        }
         dict->Set(Value::Text(std::string_view(member.key()), false), std::move(item), machine.budget());
       }
       return Value(DictPtr(std::move(dict)));

@@ -35,7 +35,8 @@ Status UndefinedError(const Value& value);
 // `text % values`.
 Result<Value> FormatPercent(Machine& machine, const TaintedText& format, const Value& values);
 
-// Values from outside: every string is untrusted.
+// Values from outside: every string is untrusted, but for the "role" of a message (a member of an object in a list)
+// where it is one of the words that chat formats know as roles.
 Result<Value> FromJson(Machine& machine, const boost::json::value& json, int depth = 0);
 
 }  // namespace surety::model::chat

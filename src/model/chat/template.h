@@ -2,6 +2,7 @@
 //
 // The result is a list of segments: what the template itself says is trusted, what came out of message contents, tool
 // results and other caller data is untrusted, so that control-token text inside a user's message stays text.
+// A message's role is trusted if it is a word that chat formats know as a role: templates make control tokens of it.
 // Limits on steps, nesting depth and output bytes; no access to anything but the given values.
 // Threads: a ChatTemplate is immutable after Parse; any thread may Render.
 // Errors: kInvalidArgument with "line L, column C: what"; raise_exception() in a template gives kInvalidArgument with
