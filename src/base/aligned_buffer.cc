@@ -13,17 +13,19 @@ namespace surety {
 namespace {
 
 constexpr size_t kAlignment = 64;
+constexpr size_t kPage = 4096;
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kMapFrom = size_t{1} << 20;  // from here on a mapping of its own: zeroed lazily, returned on release
 
 }  // namespace
 
-bool AlignedBuffer::Allocate(size_t size_bytes) {
+bool AlignedBuffer::Allocate(size_t size_bytes, MemoryPages pages) {
   if (size_bytes == 0) return true;
   if (size_bytes > (size_t{1} << 47)) return false;
   if (size_bytes >= kMapFrom) {
-    // Map one huge page more than needed, then cut the ends so that the block starts on a huge-page border.
-    const size_t wanted = (size_bytes + kHugePage - 1) / kHugePage * kHugePage;
+    // Map one huge page more than needed, then cut the ends so that the block starts on a huge-page border. Its last part
+    // under a huge page stays in small ones: rounding up there would cost models of small matrices a third more memory.
+    const size_t wanted = (size_bytes + kPage - 1) / kPage * kPage;
     void* raw = ::mmap(nullptr, wanted + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (raw == MAP_FAILED) return false;
     auto address = reinterpret_cast<uintptr_t>(raw);
@@ -34,7 +36,7 @@ bool AlignedBuffer::Allocate(size_t size_bytes) {
     }
     data_ = reinterpret_cast<std::byte*>(start);
     mapped_bytes_ = wanted;
-    ::madvise(data_, wanted, MADV_HUGEPAGE);
+    ::madvise(data_, wanted, pages == MemoryPages::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   } else {
     const size_t wanted = (size_bytes + kAlignment - 1) / kAlignment * kAlignment;
     data_ = static_cast<std::byte*>(std::aligned_alloc(kAlignment, wanted));
@@ -46,7 +48,7 @@ bool AlignedBuffer::Allocate(size_t size_bytes) {
 }
 
 AlignedBuffer::AlignedBuffer(size_t size_bytes) {
-  SURETY_CHECK_MSG(Allocate(size_bytes), "out of memory: " + std::to_string(size_bytes) + " bytes");
+  SURETY_CHECK_MSG(Allocate(size_bytes, MemoryPages::kHuge), "out of memory: " + std::to_string(size_bytes) + " bytes");
 }
 
 AlignedBuffer::~AlignedBuffer() {
@@ -57,9 +59,9 @@ AlignedBuffer::~AlignedBuffer() {
   }
 }
 
-Result<AlignedBuffer> AlignedBuffer::TryAllocate(size_t size_bytes) {
+Result<AlignedBuffer> AlignedBuffer::TryAllocate(size_t size_bytes, MemoryPages pages) {
   AlignedBuffer buffer;
-  if (!buffer.Allocate(size_bytes)) {
+  if (!buffer.Allocate(size_bytes, pages)) {
     return Error(ResourceExhaustedError("cannot allocate " + std::to_string(size_bytes) + " bytes of memory"));
   }
   return buffer;

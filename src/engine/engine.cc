@@ -266,12 +266,12 @@ Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOpti
   const int64_t pages_for_one = (in_force.context_tokens + options.page_tokens - 1) / options.page_tokens;
   int64_t n_pages = pages_for_one;
   if (options.kv_budget_bytes > 0) {
-    n_pages = options.kv_budget_bytes / layout.PageBytes();
+    n_pages = options.kv_budget_bytes / layout.PageStrideBytes();
     if (n_pages < pages_for_one) {
       return Error(ResourceExhaustedError(
           "a KV budget of " + std::to_string(options.kv_budget_bytes) + " bytes holds " +
           std::to_string(n_pages * options.page_tokens) + " tokens, but a context of " +
-          std::to_string(in_force.context_tokens) + " needs " + std::to_string(pages_for_one * layout.PageBytes())));
+          std::to_string(in_force.context_tokens) + " needs " + std::to_string(pages_for_one * layout.PageStrideBytes())));
     }
   }
   if (n_pages > (int64_t{1} << 30)) return Error(ResourceExhaustedError("the KV cache would have over 2^30 pages"));

@@ -40,10 +40,8 @@ Result<std::unique_ptr<PagePool>> PagePool::Make(const KvLayout& layout, int n_p
   }
   auto pool = std::unique_ptr<PagePool>(new PagePool());
   pool->view_.layout = layout;
-  // A layer starts on a 4 KiB border plus one cache line, so that the same head of neighbouring layers does not compete
-  // for the same cache sets.
-  pool->view_.layer_stride_bytes = (n_pages * layout.LayerPageBytes() + 4095) / 4096 * 4096 + 64;
-  auto memory = AlignedBuffer::TryAllocate(static_cast<size_t>(layout.n_layers * pool->view_.layer_stride_bytes));
+  pool->view_.page_stride_bytes = layout.PageStrideBytes();
+  auto memory = AlignedBuffer::TryAllocate(static_cast<size_t>(n_pages * pool->view_.page_stride_bytes));
   if (!memory) return Error(memory.error().WithContext("KV cache of " + std::to_string(n_pages) + " pages"));
   pool->memory_ = *std::move(memory);
   pool->view_.n_pages = n_pages;
@@ -73,17 +71,11 @@ void PagePool::Release(int32_t page) {
 }
 
 void PagePool::CopyPage(int32_t from, int32_t to) {
-  const auto bytes = static_cast<size_t>(view_.layout.LayerPageBytes());
-  for (int layer = 0; layer < view_.layout.n_layers; ++layer) {
-    std::memcpy(view_.Head(layer, to, 0), view_.Head(layer, from, 0), bytes);
-  }
+  std::memcpy(view_.Head(0, to, 0), view_.Head(0, from, 0), static_cast<size_t>(layout().PageBytes()));
 }
 
 void PagePool::ZeroPage(int32_t page) {
-  const auto bytes = static_cast<size_t>(view_.layout.LayerPageBytes());
-  for (int layer = 0; layer < view_.layout.n_layers; ++layer) {
-    std::memset(view_.Head(layer, page, 0), 0, bytes);
-  }
+  std::memset(view_.Head(0, page, 0), 0, static_cast<size_t>(layout().PageBytes()));
 }
 
 bool PageTable::Extend(int n_tokens) {

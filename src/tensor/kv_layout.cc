@@ -67,6 +67,15 @@ int64_t KvLayout::ValueScaleBytes() const {
   return type == KvType::kQ8_0 && !latent ? Pad64(int64_t{page_tokens} * (v_dim / 32) * 2) : 0;
 }
 
+int64_t KvLayout::PageStrideBytes() const {
+  constexpr int64_t kPeriod = 64 << 10;  // bytes after which a cache's sets repeat: 512 KiB in 8 ways
+  const int64_t page = PageBytes(), layer = LayerPageBytes(), rest = page % kPeriod;
+  if (n_layers == 1 || 2 * layer > kPeriod) return page;
+  if (rest < layer) return page + layer - rest;
+  if (rest > kPeriod - layer) return page + kPeriod - rest + layer;
+  return page;
+}
+
 double KvLayout::BytesPerToken() const {
   const double numbers = static_cast<double>(k_dim) + (latent ? 0 : v_dim);
   const double bytes = type == KvType::kQ8_0 ? 1.0 + 2.0 / 32 : static_cast<double>(ElementBytes());

@@ -10,8 +10,8 @@
 //   v scale [P][Ev/32]         half, Q8_0 only
 // A latent (MLA) cache has one head, keys [P][E] token by token, and no values: the first v_dim columns of a key are
 // the value.
-// Each of the parts starts on a 64-byte border. Memory: layer l of page p starts at l * layer_stride + p *
-// LayerPageBytes().
+// Each of the parts starts on a 64-byte border. Memory: page p starts at p * PageStrideBytes(), so that a page is one
+// piece to move, and a cache takes physical memory as it fills.
 // Source: paging after Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention".
 #pragma once
 
@@ -60,6 +60,9 @@ struct KvLayout {
   int64_t HeadPageBytes() const { return ValueScaleOffset() + ValueScaleBytes(); }
   int64_t LayerPageBytes() const { return n_kv_heads * HeadPageBytes(); }
   int64_t PageBytes() const { return n_layers * LayerPageBytes(); }
+  // PageBytes() and at most two LayerPageBytes() of padding, so that one layer of neighbouring pages does not compete
+  // for the same sets of a cache.
+  int64_t PageStrideBytes() const;
 
   // By formula, without padding: layers * heads * (k_dim + v_dim) * bytes, plus scales.
   double BytesPerToken() const;

@@ -51,6 +51,9 @@ TEST(KvLayoutTest, PartsAreAlignedAndDoNotOverlap) {
           EXPECT_EQ(layout.HeadPageBytes() % 64, 0);
           EXPECT_GE(layout.KeyBytes(), int64_t{page_tokens} * k_dim * layout.ElementBytes());
           EXPECT_EQ(layout.PageBytes(), 3 * layout.n_kv_heads * layout.HeadPageBytes());
+          EXPECT_GE(layout.PageStrideBytes(), layout.PageBytes());
+          EXPECT_LE(layout.PageStrideBytes(), layout.PageBytes() + 2 * layout.LayerPageBytes());
+          EXPECT_EQ(layout.PageStrideBytes() % 64, 0);
           EXPECT_GE(static_cast<double>(layout.PageBytes()), layout.BytesPerToken() * page_tokens);
           EXPECT_EQ(layout.ValueBytes() + layout.ValueScaleBytes() == 0, latent);
         }

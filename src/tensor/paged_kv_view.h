@@ -13,12 +13,12 @@ namespace surety {
 struct PagedKvView {
   KvLayout layout;
   std::byte* base = nullptr;
-  int64_t layer_stride_bytes = 0;  // n_pages * layout.LayerPageBytes(), rounded up
+  int64_t page_stride_bytes = 0;  // layout.PageStrideBytes()
   int n_pages = 0;
 
   // Start of one head's keys in one page of one layer.
   std::byte* Head(int layer, int32_t page, int kv_head) const {
-    return base + layer * layer_stride_bytes + page * layout.LayerPageBytes() + kv_head * layout.HeadPageBytes();
+    return base + page * page_stride_bytes + layer * layout.LayerPageBytes() + kv_head * layout.HeadPageBytes();
   }
 };
 

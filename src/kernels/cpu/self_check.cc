@@ -214,9 +214,9 @@ struct SmallCache {
 
   explicit SmallCache(const KvLayout& layout) {
     for (int i = 0; i < kPages; ++i) table.push_back(kPages - 1 - i);
-    memory = AlignedBuffer(static_cast<size_t>(layout.LayerPageBytes() * kPages));
+    memory = AlignedBuffer(static_cast<size_t>(layout.PageStrideBytes() * kPages));
     std::memset(memory.data(), 0xFF, memory.size_bytes());
-    kv = {layout, memory.data(), layout.LayerPageBytes() * kPages, kPages};
+    kv = {layout, memory.data(), layout.PageStrideBytes(), kPages};
   }
   BatchView Batch(int first, int n) {
     zeros.assign(static_cast<size_t>(n), 0);

@@ -23,9 +23,8 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::Open(const std::string& path, 
   runner->kv_.layout = runner->model_->config().KvLayoutFor(options.kv_type, options.page_tokens);
   SURETY_RETURN_IF_ERROR(runner->kv_.layout.Validate());
   runner->kv_.n_pages = 4 * options.max_context / options.page_tokens;
-  runner->kv_.layer_stride_bytes = runner->kv_.n_pages * runner->kv_.layout.LayerPageBytes();
-  runner->kv_memory_ =
-      AlignedBuffer(static_cast<size_t>(runner->kv_.layer_stride_bytes * runner->kv_.layout.n_layers));
+  runner->kv_.page_stride_bytes = runner->kv_.layout.PageStrideBytes();
+  runner->kv_memory_ = AlignedBuffer(static_cast<size_t>(runner->kv_.page_stride_bytes * runner->kv_.n_pages));
   runner->kv_.base = runner->kv_memory_.data();
   return runner;
 }

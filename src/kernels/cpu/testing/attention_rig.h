@@ -52,8 +52,8 @@ class Rig {
       for (size_t i = order.size() - 1; i > 0; --i) std::swap(order[i], order[Next(shuffle) % (i + 1)]);
     }
     tables_.assign(order.begin(), order.end() - 1);
-    const int64_t stride = n_pages * layout.LayerPageBytes();
-    memory_ = AlignedBuffer(static_cast<size_t>(stride * layout.n_layers));
+    const int64_t stride = layout.PageStrideBytes();
+    memory_ = AlignedBuffer(static_cast<size_t>(stride * n_pages));
     std::memset(memory_.data(), 0xFF, memory_.size_bytes());
     kv_ = {layout, memory_.data(), stride, n_pages};
   }
