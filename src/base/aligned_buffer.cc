@@ -23,8 +23,8 @@ bool AlignedBuffer::Allocate(size_t size_bytes, MemoryPages pages) {
   if (size_bytes == 0) return true;
   if (size_bytes > (size_t{1} << 47)) return false;
   if (size_bytes >= kMapFrom) {
-    // Map one huge page more than needed, then cut the ends so that the block starts on a huge-page border. Its last part
-    // under a huge page stays in small ones: rounding up there would cost models of small matrices a third more memory.
+    // Map one huge page more than needed, then cut the ends so that the block starts on a huge-page border. The rest
+    // under a huge page stays in small ones: rounding up there would cost models of small matrices a third more.
     const size_t wanted = (size_bytes + kPage - 1) / kPage * kPage;
     void* raw = ::mmap(nullptr, wanted + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (raw == MAP_FAILED) return false;

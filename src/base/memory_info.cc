@@ -1,5 +1,7 @@
 #include "base/memory_info.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <fstream>
 #include <string>
@@ -43,5 +45,11 @@ int64_t AvailableMemoryBytes() {
 
 int64_t PeakResidentBytes() { return KibField("/proc/self/status", "VmHWM"); }
 int64_t ResidentBytes() { return KibField("/proc/self/status", "VmRSS"); }
+
+void ReturnFreedMemory() {
+#if defined(__GLIBC__)
+  ::malloc_trim(0);
+#endif
+}
 
 }  // namespace surety

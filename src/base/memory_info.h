@@ -11,4 +11,7 @@ int64_t AvailableMemoryBytes();
 int64_t PeakResidentBytes();
 int64_t ResidentBytes();
 
+// Asks the allocator to give memory that was freed back to the system.
+void ReturnFreedMemory();
+
 }  // namespace surety

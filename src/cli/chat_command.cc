@@ -105,6 +105,7 @@ class ChatCommand final : public Command {
       DescribeAnswer(last_, out);
       out["question"] = question;
       out["kv_bytes"] = opened_->engine->kv_bytes();
+      out["workspace_bytes"] = opened_->engine->workspace_bytes();
       out["peak_memory_bytes"] = PeakResidentBytes();
       PrintJson(out);
     }

@@ -111,6 +111,7 @@ class RunCommand final : public Command {
       out["seed"] = request.sampling.seed;
       out["temperature"] = request.sampling.temperature;
       out["kv_bytes"] = opened.engine->kv_bytes();
+      out["workspace_bytes"] = opened.engine->workspace_bytes();
       out["peak_memory_bytes"] = PeakResidentBytes();
       PrintJson(out);
       return;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/memory_info.h"
 #include "engine/executor.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
@@ -106,6 +107,9 @@ class EngineImpl final : public Engine {
   const EngineCounters& counters() const override { return counters_; }
   const EngineOptions& options() const override { return options_; }
   int64_t kv_bytes() const override { return pool_->size_bytes(); }
+  int64_t workspace_bytes() const override {
+    return model_.model().workspace_bytes() + int64_t{options_.max_sequences} * model_.config().vocab_size * 4;
+  }
   kv::PagePool& pages() override { return *pool_; }
 
  private:
@@ -271,10 +275,19 @@ Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOpti
       return Error(ResourceExhaustedError(
           "a KV budget of " + std::to_string(options.kv_budget_bytes) + " bytes holds " +
           std::to_string(n_pages * options.page_tokens) + " tokens, but a context of " +
-          std::to_string(in_force.context_tokens) + " needs " + std::to_string(pages_for_one * layout.PageStrideBytes())));
+          std::to_string(in_force.context_tokens) + " needs " +
+          std::to_string(pages_for_one * layout.PageStrideBytes())));
     }
   }
   if (n_pages > (int64_t{1} << 30)) return Error(ResourceExhaustedError("the KV cache would have over 2^30 pages"));
+  // The pool takes physical memory as it fills: what can never be there must be refused now, not when it runs out.
+  const int64_t needed = n_pages * layout.PageStrideBytes(), available = AvailableMemoryBytes();
+  if (available >= 0 && needed > available) {
+    return Error(ResourceExhaustedError("the KV cache of " + std::to_string(n_pages * options.page_tokens) +
+                                        " tokens takes " + std::to_string(needed >> 20) + " MiB, but only " +
+                                        std::to_string(available >> 20) +
+                                        " MiB of memory are available; use a shorter context or a smaller KV type"));
+  }
   SURETY_ASSIGN_OR_RETURN(auto pool, kv::PagePool::Make(layout, static_cast<int>(n_pages)));
   SURETY_RETURN_IF_ERROR(model.model().Reserve(options.max_rows, in_force.context_tokens));
   SURETY_ASSIGN_OR_RETURN(auto executor, MakeModelExecutor(model.model(), pool->view(), options.max_sequences,

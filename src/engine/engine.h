@@ -63,6 +63,7 @@ class Engine {
   virtual const EngineCounters& counters() const = 0;
   virtual const EngineOptions& options() const = 0;  // as in force
   virtual int64_t kv_bytes() const = 0;
+  virtual int64_t workspace_bytes() const = 0;  // of a step, with its logits
   virtual kv::PagePool& pages() = 0;
 };
 

@@ -201,6 +201,9 @@ TEST_F(EngineTest, RefusesWhatItCannotDoWithTheReason) {
   EXPECT_EQ(code(hot), StatusCode::kInvalidArgument);
   EXPECT_EQ(Engine::Make(*model_, {.context_tokens = 128, .kv_budget_bytes = 1}).error().code(),
             StatusCode::kResourceExhausted);
+  const auto beyond_memory = Engine::Make(*model_, {.context_tokens = 128, .kv_budget_bytes = int64_t{1} << 44});
+  ASSERT_FALSE(beyond_memory.has_value());
+  EXPECT_EQ(beyond_memory.error().code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(Engine::Make(*model_, {.page_tokens = 20}).error().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Engine::Make(*model_, {.max_sequences = 8, .max_rows = 4}).error().code(), StatusCode::kInvalidArgument);
 }

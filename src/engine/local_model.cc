@@ -1,5 +1,6 @@
 #include "engine/local_model.h"
 
+#include "base/memory_info.h"
 #include "base/thread_pool.h"
 #include "kernels/cpu/cpu_ops.h"
 
@@ -30,6 +31,8 @@ Result<std::unique_ptr<LocalModel>> LocalModel::Open(FileSystem& files, const Lo
   local->executor_ = MakeThreadPool({.n_workers = options.n_threads});
   local->ops_ = kernels::cpu::MakeCpuOps(*local->executor_, &local->warning_);
   SURETY_ASSIGN_OR_RETURN(local->model_, model::Model::Load(*local->source_, *local->ops_, progress));
+  local->source_->ReleaseAll();
+  ReturnFreedMemory();  // what reading the file's metadata took
   return local;
 }
 

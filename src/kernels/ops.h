@@ -13,6 +13,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/function_ref.h"
 #include "base/status.h"
 #include "tensor/batch_view.h"
 #include "tensor/paged_kv_view.h"
@@ -85,8 +86,11 @@ class Ops {
 
   // --- weights, at load -------------------------------------------------------------------------------------------
   // Stacks the tensors' rows ({outputs, inputs} each, same dtype and inputs) into one packed matrix.
+  // Calls packed(part) for runs of rows as they are done with, so that the caller can let go of a mapped file's memory:
+  // the source and the packed form of a large matrix never lie in memory together.
   // kUnimplemented: a dtype this device has no kernel for, named. kInvalidArgument: shapes that do not fit.
-  virtual Result<std::unique_ptr<PackedMatrix>> Pack(std::span<const TensorView> parts) = 0;
+  virtual Result<std::unique_ptr<PackedMatrix>> Pack(std::span<const TensorView> parts,
+                                                     FunctionRef<void(const TensorView&)> packed) = 0;
 
   // Makes all working memory for steps of up to max_rows rows and inputs of up to max_inputs columns.
   virtual Status Reserve(int64_t max_rows, int64_t max_inputs, int64_t max_context) = 0;

@@ -43,6 +43,8 @@ class ModelSource {
   virtual Result<std::string> Digest() const = 0;
   // The tensor's bytes are not needed again soon.
   virtual void Release(const TensorView& tensor) const = 0;
+  // Nor is anything else of the files, but for single rows.
+  virtual void ReleaseAll() const = 0;
 };
 
 // A .gguf file, a .safetensors file beside its config.json, or a folder of Hugging Face form.

@@ -57,6 +57,11 @@ class RunTest(EndToEnd):
             self.assertIn(isa, answer["isa"])
             self.assertEqual(len(answer["token_ids"]), 4)
 
+    def test_memory_is_weights_cache_and_workspace(self):
+        report = self.run_json("-c", 1024, "-n", 900, "--ignore-eos")
+        stated = report["weight_bytes"] + report["kv_bytes"] + report["workspace_bytes"]
+        self.assertLess(report["peak_memory_bytes"], 1.1 * stated)
+
     def test_length_limit_and_end_of_text(self):
         limited = self.run_json("-n", 5)
         self.assertEqual((limited["finish_reason"], limited["output_tokens"]), ("length", 5))

@@ -22,8 +22,9 @@ class CpuOps final : public Ops {
 
   std::string_view name() const override { return name_; }
 
-  Result<std::unique_ptr<PackedMatrix>> Pack(std::span<const TensorView> parts) override {
-    return PackMatrix(parts, executor_);
+  Result<std::unique_ptr<PackedMatrix>> Pack(std::span<const TensorView> parts,
+                                             FunctionRef<void(const TensorView&)> packed) override {
+    return PackMatrix(parts, executor_, packed);
   }
   Status Reserve(int64_t max_rows, int64_t max_inputs, int64_t /*max_context*/) override {
     SURETY_RETURN_IF_ERROR(matmul_.Reserve(max_rows, max_inputs, executor_.n_workers()));

@@ -25,7 +25,9 @@ namespace surety::kernels::cpu {
 
 // Stacks the parts' rows ({outputs, inputs} each, same dtype and inputs). The parts' bytes may be unaligned and are not
 // used after the call. Rows are padded to a multiple of 16.
-Result<std::unique_ptr<PackedMatrix>> PackMatrix(std::span<const TensorView> parts, Executor& executor);
+Result<std::unique_ptr<PackedMatrix>> PackMatrix(
+    std::span<const TensorView> parts, Executor& executor,
+    FunctionRef<void(const TensorView&)> packed = [](const TensorView&) {});
 
 class MatMul {
  public:

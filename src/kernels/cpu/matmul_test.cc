@@ -423,6 +423,24 @@ TEST(MatMulTest, AddsBiasThenWhatStandsInTheOutput) {
   }
 }
 
+TEST(PackMatrixTest, TellsOfEachRowOnceWhenItIsDoneWith) {
+  RandomWeights a(DType::kF32, 4100, 4096, 41), b(DType::kF32, 7, 4096, 42);  // 64 MiB: several runs
+  const TensorView parts[] = {a.view, b.view};
+  SerialExecutor serial;
+  std::vector<TensorView> done;
+  const auto packed = PackMatrix(parts, serial, [&](const TensorView& part) { done.push_back(part); });
+  ASSERT_TRUE(packed.has_value());
+  ASSERT_GT(done.size(), 3u);
+  const std::byte* at = a.view.bytes.data();
+  for (const TensorView& part : done) {
+    if (at == a.view.bytes.data() + a.view.bytes.size()) at = b.view.bytes.data();
+    EXPECT_EQ(part.bytes.data(), at);
+    EXPECT_EQ(static_cast<int64_t>(part.bytes.size()), part.rows() * RowBytes(part.dtype, part.cols()));
+    at += part.bytes.size();
+  }
+  EXPECT_EQ(at, b.view.bytes.data() + b.view.bytes.size());
+}
+
 TEST(PackMatrixTest, RefusesWhatDoesNotFit) {
   SerialExecutor serial;
   const RandomWeights a(DType::kQ8_0, 4, 64, 1), b(DType::kQ8_0, 4, 96, 2), c(DType::kQ4_0, 4, 64, 3);

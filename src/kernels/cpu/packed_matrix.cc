@@ -1,5 +1,6 @@
 #include "kernels/cpu/packed_matrix.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <string>
@@ -209,6 +210,8 @@ void PackFloatGroup(const std::byte* const* rows, int64_t n_inputs, std::byte* g
   }
 }
 
+constexpr int64_t kBytesAtOnce = 16 << 20;  // packed between two calls of `packed`
+
 using PackFunction = void (*)(const std::byte* const* rows, int64_t n_inputs, std::byte* group);
 
 PackFunction PackFunctionOf(DType dtype) {
@@ -270,6 +273,21 @@ const std::byte* RowOf(std::span<const TensorView> parts, int64_t r, int64_t row
   return nullptr;
 }
 
+// Calls body with the runs of the parts' rows that stand at [begin, end) of the stack.
+void ForParts(std::span<const TensorView> parts, int64_t begin, int64_t end,
+              FunctionRef<void(const TensorView&)> body) {
+  for (const TensorView& part : parts) {
+    const int64_t first = std::max<int64_t>(begin, 0), last = std::min(end, part.rows());
+    if (first < last) {
+      const auto row_bytes = static_cast<size_t>(RowBytes(part.dtype, part.cols()));
+      body({part.name, part.dtype, {last - first, part.cols()},
+            part.bytes.subspan(static_cast<size_t>(first) * row_bytes, static_cast<size_t>(last - first) * row_bytes)});
+    }
+    begin -= part.rows();
+    end -= part.rows();
+  }
+}
+
 }  // namespace
 
 CpuPackedMatrix::CpuPackedMatrix(DType dtype, int64_t n_outputs, int64_t n_inputs, AlignedBuffer bytes)
@@ -280,7 +298,8 @@ CpuPackedMatrix::CpuPackedMatrix(DType dtype, int64_t n_outputs, int64_t n_input
   size_bytes_ = static_cast<int64_t>(bytes_.size_bytes());
 }
 
-Result<std::unique_ptr<PackedMatrix>> PackMatrix(std::span<const TensorView> parts, Executor& executor) {
+Result<std::unique_ptr<PackedMatrix>> PackMatrix(std::span<const TensorView> parts, Executor& executor,
+                                                 FunctionRef<void(const TensorView&)> packed) {
   SURETY_RETURN_IF_ERROR(CheckParts(parts));
   const DType dtype = parts[0].dtype;
   const int64_t n_inputs = parts[0].cols();
@@ -293,11 +312,16 @@ Result<std::unique_ptr<PackedMatrix>> PackMatrix(std::span<const TensorView> par
   const PackFunction pack = PackFunctionOf(dtype);
   SURETY_CHECK(pack != nullptr);
   const int64_t row_bytes = RowBytes(dtype, n_inputs);
-  ParallelFor(executor, n_groups, [&](int64_t g, int) {
-    const std::byte* rows[kGroup];
-    for (int r = 0; r < kGroup; ++r) rows[r] = RowOf(parts, g * kGroup + r, row_bytes);
-    pack(rows, n_inputs, bytes.data() + g * group_bytes);
-  });
+  const int64_t groups_at_once = std::max<int64_t>(1, kBytesAtOnce / group_bytes);
+  for (int64_t from = 0; from < n_groups; from += groups_at_once) {
+    const int64_t n = std::min(groups_at_once, n_groups - from);
+    ParallelFor(executor, n, [&](int64_t i, int) {
+      const std::byte* rows[kGroup];
+      for (int r = 0; r < kGroup; ++r) rows[r] = RowOf(parts, (from + i) * kGroup + r, row_bytes);
+      pack(rows, n_inputs, bytes.data() + (from + i) * group_bytes);
+    });
+    ForParts(parts, from * kGroup, std::min((from + n) * kGroup, n_outputs), packed);
+  }
   return std::make_unique<CpuPackedMatrix>(dtype, n_outputs, n_inputs, std::move(bytes));
 }
 

@@ -94,7 +94,7 @@ Status CheckMatMul(Ops& ops, DType dtype, Numbers& numbers) {
   const std::string what = "matmul " + std::string(NameOf(dtype));
   const std::vector<std::byte> bytes = RandomWeights(dtype, kOutputs * kInputs, numbers);
   const TensorView view = {what, dtype, {kOutputs, kInputs}, bytes};
-  auto packed = ops.Pack({&view, 1});
+  auto packed = ops.Pack({&view, 1}, [](const TensorView&) {});
   if (!packed) return packed.error().code() == StatusCode::kUnimplemented ? OkStatus() : packed.error();
   std::vector<float> weights(kOutputs * kInputs);
   DequantizeRow(dtype, bytes.data(), kOutputs * kInputs, weights.data());

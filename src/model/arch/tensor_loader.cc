@@ -43,9 +43,8 @@ Result<const TensorView*> TensorLoader::FindShaped(const std::string& name, std:
 Result<std::unique_ptr<kernels::PackedMatrix>> TensorLoader::Pack(const std::string& name, int64_t outputs,
                                                                   int64_t inputs) {
   SURETY_ASSIGN_OR_RETURN(const TensorView* tensor, FindShaped(name, {outputs, inputs}));
-  auto packed = ops_.Pack({tensor, 1});
+  auto packed = ops_.Pack({tensor, 1}, [this](const TensorView& done) { source_.Release(done); });
   if (!packed) return Error(packed.error().WithContext("tensor '" + name + "'"));
-  source_.Release(*tensor);
   packed_bytes_ += (*packed)->size_bytes();
   SURETY_RETURN_IF_ERROR(Advance(static_cast<int64_t>(tensor->bytes.size())));
   return packed;
@@ -64,9 +63,8 @@ Result<std::unique_ptr<kernels::PackedMatrix>> TensorLoader::PackExpert(const st
   const size_t bytes = stacked->bytes.size() / static_cast<size_t>(stacked->shape[0]);
   TensorView slice{stacked->name, stacked->dtype, {outputs, inputs},
                    stacked->bytes.subspan(bytes * static_cast<size_t>(index), bytes)};
-  auto packed = ops_.Pack({&slice, 1});
+  auto packed = ops_.Pack({&slice, 1}, [this](const TensorView& done) { source_.Release(done); });
   if (!packed) return Error(packed.error().WithContext("tensor '" + stacked->name + "'"));
-  source_.Release(slice);
   packed_bytes_ += (*packed)->size_bytes();
   SURETY_RETURN_IF_ERROR(Advance(static_cast<int64_t>(bytes)));
   return packed;

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "base/check.h"
 #include "model/formats/text.h"
 
 namespace surety::model {
@@ -48,6 +49,41 @@ std::string_view KindName(const GgufValue& value) {
 Status WrongKind(const std::string& path, std::string_view key, const GgufValue& value, std::string_view wanted) {
   return InvalidArgumentError("'" + path + "': key '" + Printable(key) + "' is " + std::string(KindName(value)) +
                               ", but " + std::string(wanted) + " is needed");
+}
+
+template <typename T, typename Wide>
+GgufScalar Decoded(const std::byte*& at) {
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  at += sizeof(T);
+  return static_cast<Wide>(value);
+}
+
+// A value that the parser has checked. Moves past it.
+GgufScalar DecodeScalar(GgufType type, const std::byte*& at) {
+  switch (type) {
+    case GgufType::kUint8: return Decoded<uint8_t, uint64_t>(at);
+    case GgufType::kInt8: return Decoded<int8_t, int64_t>(at);
+    case GgufType::kUint16: return Decoded<uint16_t, uint64_t>(at);
+    case GgufType::kInt16: return Decoded<int16_t, int64_t>(at);
+    case GgufType::kUint32: return Decoded<uint32_t, uint64_t>(at);
+    case GgufType::kInt32: return Decoded<int32_t, int64_t>(at);
+    case GgufType::kUint64: return Decoded<uint64_t, uint64_t>(at);
+    case GgufType::kInt64: return Decoded<int64_t, int64_t>(at);
+    case GgufType::kFloat32: return Decoded<float, double>(at);
+    case GgufType::kFloat64: return Decoded<double, double>(at);
+    case GgufType::kBool: return Decoded<uint8_t, bool>(at);
+    case GgufType::kString: {
+      uint64_t length;
+      std::memcpy(&length, at, sizeof(length));
+      const std::string_view text(reinterpret_cast<const char*>(at) + sizeof(length), length);
+      at += sizeof(length) + length;
+      return text;
+    }
+    case GgufType::kArray: break;
+  }
+  SURETY_CHECK(false);  // arrays are no scalars
+  return uint64_t{0};
 }
 
 template <typename Items, typename NameOfItem>
@@ -169,37 +205,20 @@ class GgufParser {
     return OkStatus();
   }
 
-  template <typename T, typename Wide>
-  Result<GgufScalar> ReadWidened(std::string_view what) {
-    SURETY_ASSIGN_OR_RETURN(const T value, Read<T>(what));
-    return GgufScalar(static_cast<Wide>(value));
-  }
-
   Result<GgufScalar> ReadScalar(std::string_view key, GgufType type) {
     const std::string what = "the value of key '" + Printable(key) + "'";
-    switch (type) {
-      case GgufType::kUint8: return ReadWidened<uint8_t, uint64_t>(what);
-      case GgufType::kInt8: return ReadWidened<int8_t, int64_t>(what);
-      case GgufType::kUint16: return ReadWidened<uint16_t, uint64_t>(what);
-      case GgufType::kInt16: return ReadWidened<int16_t, int64_t>(what);
-      case GgufType::kUint32: return ReadWidened<uint32_t, uint64_t>(what);
-      case GgufType::kInt32: return ReadWidened<int32_t, int64_t>(what);
-      case GgufType::kUint64: return ReadWidened<uint64_t, uint64_t>(what);
-      case GgufType::kInt64: return ReadWidened<int64_t, int64_t>(what);
-      case GgufType::kFloat32: return ReadWidened<float, double>(what);
-      case GgufType::kFloat64: return ReadWidened<double, double>(what);
-      case GgufType::kBool: {
-        SURETY_ASSIGN_OR_RETURN(const uint8_t value, Read<uint8_t>(what));
-        if (value > 1) return Error(Corrupt(at_ - 1, what + " is a boolean of value " + std::to_string(value)));
-        return GgufScalar(value == 1);
-      }
-      case GgufType::kString: {
-        SURETY_ASSIGN_OR_RETURN(const std::string_view text, ReadString(what));
-        return GgufScalar(text);
-      }
-      case GgufType::kArray: break;
+    if (type == GgufType::kString) {
+      SURETY_ASSIGN_OR_RETURN(const std::string_view text, ReadString(what));
+      return GgufScalar(text);
     }
-    return Error(InternalError("not a scalar type"));
+    const uint64_t size = MinBytes(static_cast<uint32_t>(type));
+    if (remaining() < size) return Error(Truncated(what, size));
+    const std::byte* at = bytes_.data() + at_;
+    if (type == GgufType::kBool && static_cast<uint8_t>(*at) > 1) {
+      return Error(Corrupt(at_, what + " is a boolean of value " + std::to_string(static_cast<uint8_t>(*at))));
+    }
+    at_ += size;
+    return DecodeScalar(type, at);
   }
 
   Status ReadArray(std::string_view key, GgufArray& array, int depth) {
@@ -214,6 +233,7 @@ class GgufParser {
                                     std::to_string(remaining()) + " bytes left");
     }
     array.element_type = static_cast<GgufType>(type);
+    const uint64_t first = at_;
     if (array.element_type == GgufType::kArray) {
       if (depth == kMaxNestedArrays) return Corrupt(start, what + " is nested too deeply");
       for (uint64_t i = 0; i < count; ++i) {
@@ -227,11 +247,20 @@ class GgufParser {
                                     std::to_string(kMaxArrayElements) + " are read from one file");
     }
     n_array_elements_ += count;
-    array.values.reserve(count);
-    for (uint64_t i = 0; i < count; ++i) {
-      SURETY_ASSIGN_OR_RETURN(GgufScalar value, ReadScalar(key, array.element_type));
-      array.values.push_back(value);
+    if (array.element_type == GgufType::kString) {
+      for (uint64_t i = 0; i < count; ++i) {
+        if (const auto text = ReadString(what); !text) return text.error();
+      }
+    } else {
+      for (uint64_t i = 0; array.element_type == GgufType::kBool && i < count; ++i) {
+        if (const auto value = static_cast<uint8_t>(bytes_[at_ + i]); value > 1) {
+          return Corrupt(at_ + i, what + " has a boolean of value " + std::to_string(value));
+        }
+      }
+      at_ += count * min_bytes;  // no overflow: count <= remaining / min_bytes
     }
+    array.size = count;
+    array.bytes = bytes_.subspan(first, at_ - first);
     return OkStatus();
   }
 
@@ -442,6 +471,14 @@ Result<const GgufArray*> GgufFile::Array(std::string_view key) const {
   SURETY_ASSIGN_OR_RETURN(const GgufValue* value, Needed(*this, key));
   if (const auto* a = std::get_if<GgufArray>(value)) return a;
   return Error(WrongKind(path(), key, *value, "an array"));
+}
+
+std::vector<GgufScalar> GgufArray::Values() const {
+  std::vector<GgufScalar> values;
+  values.reserve(size);
+  const std::byte* at = bytes.data();
+  for (size_t i = 0; i < size; ++i) values.push_back(DecodeScalar(element_type, at));
+  return values;
 }
 
 }  // namespace surety::model

@@ -31,7 +31,11 @@ struct GgufArray;
 using GgufScalar = std::variant<uint64_t, int64_t, double, bool, std::string_view>;
 struct GgufArray {
   GgufType element_type = GgufType::kUint8;
-  std::vector<GgufScalar> values;  // empty for nested arrays, which no known key uses and are skipped
+  size_t size = 0;                   // 0 for nested arrays, which no known key uses and are skipped
+  std::span<const std::byte> bytes;  // the elements as the file has them, checked
+
+  // The elements decoded: a copy of 24 bytes each, so that a vocabulary is not kept twice.
+  std::vector<GgufScalar> Values() const;
 };
 using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string_view, GgufArray>;
 

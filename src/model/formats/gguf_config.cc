@@ -57,15 +57,16 @@ class Fields {
   // Some writers give one number for each layer.
   Result<int> SameInAllLayers(const std::string& full) const {
     SURETY_ASSIGN_OR_RETURN(const GgufArray* array, file_.Array(full));
-    if (array->values.empty()) {
+    const std::vector<GgufScalar> values = array->Values();
+    if (values.empty()) {
       return Error(InvalidArgumentError("'" + file_.path() + "': key '" + full + "' is an empty array"));
     }
-    for (const GgufScalar& value : array->values) {
-      if (value != array->values.front()) {
+    for (const GgufScalar& value : values) {
+      if (value != values.front()) {
         return Error(UnimplementedError("'" + file_.path() + "': key '" + full + "' differs between layers"));
       }
     }
-    const GgufScalar& first = array->values.front();
+    const GgufScalar& first = values.front();
     if (const auto* u = std::get_if<uint64_t>(&first)) {
       return Narrow(full, static_cast<int64_t>(std::min<uint64_t>(*u, INT64_MAX)));
     }
@@ -81,7 +82,7 @@ Result<int> VocabSize(const Fields& fields) {
   // The token list decides, as it does in llama.cpp; a file without tokenizer names its size by a key.
   if (fields.file().Find("tokenizer.ggml.tokens") != nullptr) {
     SURETY_ASSIGN_OR_RETURN(const GgufArray* tokens, fields.file().Array("tokenizer.ggml.tokens"));
-    return static_cast<int>(std::min<size_t>(tokens->values.size(), INT32_MAX));
+    return static_cast<int>(std::min<size_t>(tokens->size, INT32_MAX));
   }
   return fields.Int("vocab_size");
 }
@@ -148,7 +149,7 @@ Status ReadWindows(const Fields& fields, Slides slides, ModelConfig& c) {
   const GgufArray* array = pattern == nullptr ? nullptr : std::get_if<GgufArray>(pattern);
   int period = 0;
   if (array != nullptr) {
-    const bool fits = array->element_type == GgufType::kBool && array->values.size() == c.windows.size();
+    const bool fits = array->element_type == GgufType::kBool && array->size == c.windows.size();
     if (!fits) {
       return InvalidArgumentError("'" + fields.file().path() + "': key '" + pattern_key +
                                   "' must be an array of one boolean for each of the " + std::to_string(c.n_layers) +
@@ -157,9 +158,10 @@ Status ReadWindows(const Fields& fields, Slides slides, ModelConfig& c) {
   } else if (pattern != nullptr) {
     SURETY_ASSIGN_OR_RETURN(period, fields.Int("attention.sliding_window_pattern"));
   }
+  const std::vector<GgufScalar> flags = array == nullptr ? std::vector<GgufScalar>() : array->Values();
   for (int i = 0; i < c.n_layers; ++i) {
     bool has_window = slides(i);
-    if (array != nullptr) has_window = std::get<bool>(array->values[static_cast<size_t>(i)]);
+    if (array != nullptr) has_window = std::get<bool>(flags[static_cast<size_t>(i)]);
     if (period > 0) has_window = i % period < period - 1;
     c.windows[static_cast<size_t>(i)] = has_window ? window : 0;
   }

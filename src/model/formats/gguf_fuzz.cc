@@ -19,7 +19,7 @@ void ReadAll(const GgufFile& file) {
     if (const auto text = file.String(key)) {
       for (char c : *text) sum += static_cast<unsigned char>(c);
     }
-    if (const auto array = file.Array(key)) sum += static_cast<unsigned>((*array)->values.size());
+    if (const auto array = file.Array(key)) sum += static_cast<unsigned>((*array)->Values().size());
   }
   for (const TensorView& tensor : file.tensors()) {
     SURETY_CHECK(file.FindTensor(tensor.name) == &tensor);

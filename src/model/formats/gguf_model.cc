@@ -44,6 +44,7 @@ class GgufModel final : public SourceBase {
   }
 
   void Release(const TensorView& tensor) const override { file_->map().Release(tensor.bytes); }
+  void ReleaseAll() const override { file_->map().Release(file_->map().bytes()); }
 
  private:
   std::unique_ptr<GgufFile> file_;

@@ -152,7 +152,7 @@ TEST(GgufTest, NestedArraysAreSkippedToALimit) {
   const std::string leaf = GgufWriter::Raw(uint32_t{0}) + GgufWriter::Raw(uint64_t{2}) + "ab";
   const auto nested = GgufWriter().Key("k", GgufType::kArray, array + array + leaf).Int("after", 7).Parse();
   ASSERT_TRUE(nested.has_value()) << nested.error().ToString();
-  EXPECT_TRUE((*(*nested)->Array("k"))->values.empty());
+  EXPECT_TRUE((*(*nested)->Array("k"))->Values().empty());
   EXPECT_EQ(*(*nested)->Int("after"), 7);
   std::string deep;
   for (int i = 0; i < 1000; ++i) deep += array;

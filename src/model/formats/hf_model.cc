@@ -85,6 +85,9 @@ class HfModel final : public SourceBase {
     return HexOf(hash.Finish());
   }
 
+  void ReleaseAll() const override {
+    for (const auto& file : weight_files_) file->map().Release(file->map().bytes());
+  }
   void Release(const TensorView& tensor) const override {
     for (const auto& file : weight_files_) {
       const std::span<const std::byte> bytes = file->map().bytes();

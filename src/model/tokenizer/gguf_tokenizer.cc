@@ -57,7 +57,7 @@ class GgufTokenizerReader {
 
   Status ReadTokens() {
     SURETY_ASSIGN_OR_RETURN(const GgufArray* tokens, file_.Array(Key("tokens")));
-    for (const GgufScalar& value : tokens->values) {
+    for (const GgufScalar& value : tokens->Values()) {
       const auto* text = std::get_if<std::string_view>(&value);
       if (text == nullptr) return InvalidArgumentError("tokenizer.ggml.tokens must be an array of strings");
       spec_.tokens.emplace_back(*text);
@@ -65,12 +65,13 @@ class GgufTokenizerReader {
     classes_.assign(spec_.tokens.size(), kNormal);
     if (file_.Find(Key("token_type")) == nullptr) return OkStatus();
     SURETY_ASSIGN_OR_RETURN(const GgufArray* types, file_.Array(Key("token_type")));
-    if (types->values.size() != spec_.tokens.size()) {
-      return InvalidArgumentError("tokenizer.ggml.token_type has " + std::to_string(types->values.size()) +
+    if (types->size != spec_.tokens.size()) {
+      return InvalidArgumentError("tokenizer.ggml.token_type has " + std::to_string(types->size) +
                                   " entries, but there are " + std::to_string(spec_.tokens.size()) + " tokens");
     }
+    const std::vector<GgufScalar> type_of = types->Values();
     for (size_t i = 0; i < classes_.size(); ++i) {
-      classes_[i] = static_cast<int>(Integer(types->values[i]));
+      classes_[i] = static_cast<int>(Integer(type_of[i]));
       if (classes_[i] == kByte && ByteOfToken(spec_.tokens[i]) < 0) {
         return InvalidArgumentError("token " + std::to_string(i) + " '" + spec_.tokens[i] +
                                     "' is marked as a byte, but is not of the form <0xHH>");
@@ -158,8 +159,9 @@ class GgufTokenizerReader {
     spec_.source += "/" + pre;
     SURETY_RETURN_IF_ERROR(SetPreTokenizers(pre));
     SURETY_ASSIGN_OR_RETURN(const GgufArray* merges, file_.Array(Key("merges")));
-    for (size_t i = 0; i < merges->values.size(); ++i) {
-      const auto* text = std::get_if<std::string_view>(&merges->values[i]);
+    const std::vector<GgufScalar> pairs = merges->Values();
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      const auto* text = std::get_if<std::string_view>(&pairs[i]);
       const size_t space = text == nullptr ? std::string_view::npos : text->find(' ', 1);
       if (space == std::string_view::npos) {
         return InvalidArgumentError("tokenizer.ggml.merges[" + std::to_string(i) +
@@ -177,7 +179,7 @@ class GgufTokenizerReader {
     spec_.byte_fallback = true;
     spec_.fuse_unknown = true;
     SURETY_ASSIGN_OR_RETURN(const GgufArray* scores, file_.Array(Key("scores")));
-    for (const GgufScalar& value : scores->values) {
+    for (const GgufScalar& value : scores->Values()) {
       const auto* score = std::get_if<double>(&value);
       spec_.scores.push_back(score == nullptr ? 0.0 : *score);
     }
@@ -188,7 +190,7 @@ class GgufTokenizerReader {
     if (file_.Find(Key("precompiled_charsmap")) != nullptr) {
       SURETY_ASSIGN_OR_RETURN(const GgufArray* bytes, file_.Array(Key("precompiled_charsmap")));
       std::string blob;
-      for (const GgufScalar& value : bytes->values) blob += static_cast<char>(Integer(value));
+      for (const GgufScalar& value : bytes->Values()) blob += static_cast<char>(Integer(value));
       spec_.normalisers.push_back({Normaliser::Step::kCharsmap, {}, blob});
     }
     if (file_.Find(Key("remove_extra_whitespaces")) != nullptr) {

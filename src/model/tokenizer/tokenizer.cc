@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/tokenizer/text_pipeline.h"
+#include "model/tokenizer/text_table.h"
 #include "model/tokenizer/token_matcher.h"
 #include "model/tokenizer/unicode.h"
 #include "model/tokenizer/word_model.h"
@@ -28,12 +29,20 @@ std::string CleanUpSpaces(std::string text) {
   return text;
 }
 
+constexpr size_t kMaxTextBytes = size_t{1} << 31;  // a TextTable counts in 32 bits
+
 class TokenizerImpl final : public Tokenizer {
  public:
   explicit TokenizerImpl(TokenizerSpec spec) : spec_(std::move(spec)) {}
 
   Status Build() {
     if (spec_.tokens.empty()) return InvalidArgumentError("the vocabulary is empty");
+    size_t text_bytes = 0;
+    for (const std::string& token : spec_.tokens) text_bytes += token.size() + 1;
+    if (text_bytes > kMaxTextBytes) {
+      return InvalidArgumentError("the vocabulary's texts have " + std::to_string(text_bytes) + " bytes; at most " +
+                                  std::to_string(kMaxTextBytes) + " are possible");
+    }
     SURETY_RETURN_IF_ERROR(CheckIds());
     SURETY_ASSIGN_OR_RETURN(pipeline_, TextPipeline::Make(spec_));
     switch (spec_.kind) {
@@ -91,11 +100,11 @@ class TokenizerImpl final : public Tokenizer {
   }
 
   std::string_view TokenBytes(TokenId id) const override {
-    return IsControl(id) ? std::string_view() : std::string_view(bytes_[static_cast<size_t>(id)]);
+    return IsControl(id) ? std::string_view() : bytes_[static_cast<size_t>(id)];
   }
   std::string_view TokenText(TokenId id) const override {
     return IsControl(id) ? std::string_view(spec_.tokens[static_cast<size_t>(id)])
-                         : std::string_view(bytes_[static_cast<size_t>(id)]);
+                         : bytes_[static_cast<size_t>(id)];
   }
   bool IsControl(TokenId id) const override { return control_[static_cast<size_t>(id)]; }
   bool StripsLeadingSpace() const override {
@@ -129,10 +138,9 @@ class TokenizerImpl final : public Tokenizer {
   }
 
   void MakeTokenBytes(const std::vector<bool>& is_added) {
-    bytes_.resize(spec_.tokens.size());
+    std::string out;
     for (size_t i = 0; i < spec_.tokens.size(); ++i) {
       const std::string& token = spec_.tokens[i];
-      std::string& out = bytes_[i];
       const bool is_byte =
           !spec_.byte_tokens.empty() ? spec_.byte_tokens[i] : spec_.byte_fallback && ByteOfToken(token) >= 0;
       switch (spec_.decoding) {
@@ -141,7 +149,7 @@ class TokenizerImpl final : public Tokenizer {
           break;
         case Decoding::kSentencePiece:
           if (is_byte) {
-            out = static_cast<char>(ByteOfToken(token));
+            out.assign(1, static_cast<char>(ByteOfToken(token)));
           } else {
             out = ReplaceAllIn(token, kMetaspace, " ");
           }
@@ -156,7 +164,9 @@ class TokenizerImpl final : public Tokenizer {
           out = token;
           break;
       }
+      bytes_.Add(out);
     }
+    bytes_.Finish();
   }
 
   // Cuts special and other added tokens out of raw text, encodes what lies between.
@@ -257,7 +267,7 @@ class TokenizerImpl final : public Tokenizer {
   std::unique_ptr<WordModel> model_;
   TokenMatcher raw_matcher_, normalised_matcher_;
   std::vector<bool> control_;
-  std::vector<std::string> bytes_;
+  TextTable bytes_;
 };
 
 }  // namespace

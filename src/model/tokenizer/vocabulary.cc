@@ -1,5 +1,6 @@
 #include "model/tokenizer/vocabulary.h"
 
+#include <bit>
 #include <cmath>
 
 #include "model/tokenizer/word_model.h"
@@ -32,7 +33,7 @@ Status CheckScores(const TokenizerSpec& spec) {
 
 Vocabulary::Vocabulary(const TokenizerSpec& spec) : fuse_unknown_(spec.fuse_unknown), unk_(spec.unk) {
   bytes_.fill(-1);
-  ids_.reserve(spec.tokens.size());
+  slots_.assign(std::bit_ceil(2 * spec.tokens.size() + 2), -1);
   for (size_t i = 0; i < spec.tokens.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
     const bool is_byte = !spec.byte_tokens.empty() && spec.byte_tokens[i];
@@ -41,9 +42,12 @@ Vocabulary::Vocabulary(const TokenizerSpec& spec) : fuse_unknown_(spec.fuse_unkn
         bytes_[static_cast<size_t>(byte)] = id;
       }
     }
-    if (is_byte || (!spec.unusable.empty() && spec.unusable[i])) continue;
-    ids_.emplace(spec.tokens[i], id);
+    const bool usable = !is_byte && (spec.unusable.empty() || !spec.unusable[i]);
+    texts_.Add(usable ? std::string_view(spec.tokens[i]) : std::string_view());
+    if (!usable) continue;
+    if (TokenId& slot = slots_[Place(spec.tokens[i])]; slot < 0) slot = id;  // the first of equal texts
   }
+  texts_.Finish();
   has_bytes_ = spec.byte_fallback;
   for (TokenId id : bytes_) has_bytes_ = has_bytes_ && id >= 0;
 }

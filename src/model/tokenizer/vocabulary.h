@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "model/tokenizer/text_table.h"
 #include "model/tokenizer/tokenizer_spec.h"
 
 namespace surety::model {
@@ -21,10 +22,7 @@ using StringToId = std::unordered_map<std::string, TokenId, StringHash, std::equ
 class Vocabulary {
  public:
   explicit Vocabulary(const TokenizerSpec& spec);
-  TokenId Find(std::string_view text) const {
-    const auto it = ids_.find(text);
-    return it == ids_.end() ? -1 : it->second;
-  }
+  TokenId Find(std::string_view text) const { return slots_[Place(text)]; }  // -1 if absent
   // Byte tokens where all of them exist and byte fallback is on, else the unknown token (once for a run of unknown
   // characters if fuse_unknown), else nothing.
   void AppendUnknown(std::string_view character, bool follows_unknown, std::vector<TokenId>& ids) const;
@@ -32,7 +30,16 @@ class Vocabulary {
   TokenId unk() const { return unk_; }
 
  private:
-  StringToId ids_;
+  // Where the text's id is or would go: open addressing.
+  size_t Place(std::string_view text) const {
+    const size_t mask = slots_.size() - 1;
+    size_t at = StringHash()(text) & mask;
+    while (slots_[at] >= 0 && texts_[static_cast<size_t>(slots_[at])] != text) at = (at + 1) & mask;
+    return at;
+  }
+
+  TextTable texts_;             // by id; empty where the token is no text
+  std::vector<TokenId> slots_;  // a power of two, at most half of them taken
   std::array<TokenId, 256> bytes_;
   bool has_bytes_ = false;
   bool fuse_unknown_ = false;
