@@ -46,10 +46,11 @@ class InspectCommand final : public Command {
     options.context = context_;
     options.kv_type = *kv_type;
     options.digest = digest_;
+    options.list_tensors = tensors_;
     auto report = model::Inspect(**source, options);
     if (!report) return ReportFailure(report.error());
     fmt::print("{}", json_ ? model::ReportJson(*report) : model::ReportText(*report));
-    if (tensors_ && !json_) PrintTensors(**source);
+    if (!json_) PrintTensors(report->tensors);
     return kExitOk;
   }
 
@@ -62,11 +63,11 @@ class InspectCommand final : public Command {
     return kExitOk;
   }
 
-  static void PrintTensors(const model::ModelSource& source) {
-    for (const TensorView& tensor : source.tensors()) {
+  static void PrintTensors(const std::vector<model::TensorEntry>& tensors) {
+    for (const model::TensorEntry& tensor : tensors) {
       std::string shape;
       for (const int64_t d : tensor.shape) shape += fmt::format("{}{}", shape.empty() ? "" : " x ", d);
-      fmt::print("{:<40} {:<7} {}\n", tensor.name, NameOf(tensor.dtype), shape);
+      fmt::print("{:<40} {:<7} {}\n", tensor.name, tensor.type, shape);
     }
   }
 

@@ -74,7 +74,7 @@ class ZipReaderTest : public testing::Test {
   ZipReaderTest() : folder_(fs::temp_directory_path() / ("surety-zip-" + std::to_string(getpid()))) {
     fs::create_directories(folder_);
     stored_ = std::string(100'000, 's');
-    for (int i = 0; i < 400'000; ++i) text_ += static_cast<char>('a' + i * i % 23);
+    for (int64_t i = 0; i < 400'000; ++i) text_ += static_cast<char>('a' + i * i % 23);
     whole_ = Archive(stored_, text_);
   }
   ~ZipReaderTest() override { fs::remove_all(folder_); }

@@ -18,7 +18,7 @@ std::string_view TokenizerKindName(TokenizerKind kind) {
   return "?";
 }
 
-void CountTensors(const ModelSource& source, ModelReport& report) {
+void CountTensors(const ModelSource& source, bool list, ModelReport& report) {
   std::map<std::string, TensorTypeCount> types;
   for (const TensorView& tensor : source.tensors()) {
     TensorTypeCount& type = types[std::string(NameOf(tensor.dtype))];
@@ -26,6 +26,10 @@ void CountTensors(const ModelSource& source, ModelReport& report) {
     ++type.count;
     type.bytes += static_cast<int64_t>(tensor.bytes.size());
     type.parameters += elements;
+    if (list) {
+      report.tensors.push_back({tensor.name, std::string(NameOf(tensor.dtype)), tensor.shape,
+                                static_cast<int64_t>(tensor.bytes.size())});
+    }
     ++report.n_tensors;
     report.tensor_bytes += static_cast<int64_t>(tensor.bytes.size());
     report.n_parameters += elements;
@@ -94,7 +98,7 @@ Result<ModelReport> Inspect(const ModelSource& source, const InspectOptions& opt
   report.context = options.context == 0 ? max_context : options.context;
   report.attention = AttentionKindOf(report.config);
   report.tied_output = !report.config.encoder && source.Find("output.weight") == nullptr;
-  CountTensors(source, report);
+  CountTensors(source, options.list_tensors, report);
   CountKv(options, report);
   report.chat_template = source.chat_template();
   report.generation = source.generation_defaults();

@@ -7,7 +7,8 @@
 //     rope_dim, v_dim} (MLA only)
 //   experts {total, used, shared, d_ff, dense_layers, scoring} (mixtures only)
 //   rope {base, dim, scaling, factor, interleaved} (decoders only), pooling {mode, normalised} (encoders only)
-//   tensors {count, bytes, parameters, types [{type, count, bytes, parameters}]}, tied_output
+//   tensors {count, bytes, parameters, types [{type, count, bytes, parameters}], list [{name, type, shape, bytes}] (if
+//     asked for)}, tied_output
 //   kv {type, bytes_per_token, formula} (zero and empty for encoders)
 //   memory {context, weights, kv, buffers, total}
 //   tokenizer {kind, tokens, source} or {error}, chat_template (null if none)
@@ -34,6 +35,13 @@ struct InspectOptions {
   int64_t buffers_bytes = 0;   // the caller's estimate of working memory
   bool digest = false;         // reads the whole file
   bool tokenizer = true;
+  bool list_tensors = false;
+};
+
+struct TensorEntry {
+  std::string name, type;
+  std::vector<int64_t> shape;  // slowest first
+  int64_t bytes = 0;
 };
 
 struct TensorTypeCount {
@@ -48,6 +56,7 @@ struct ModelReport {
   ModelConfig config;
   AttentionKind attention = AttentionKind::kMha;
   std::vector<TensorTypeCount> types;  // most bytes first
+  std::vector<TensorEntry> tensors;  // in file order; empty if not asked for
   int64_t n_tensors = 0, tensor_bytes = 0, n_parameters = 0, file_bytes = 0;
   bool tied_output = false;
   KvType kv_type = KvType::kF16;
@@ -66,7 +75,7 @@ struct ModelReport {
 // cannot be read is part of the report.
 Result<ModelReport> Inspect(const ModelSource& source, const InspectOptions& options);
 
-// For people: lines of at most 100 columns, the chat template cut unless `whole_template`.
+// For people: lines of at most 100 columns (but for tensors' names), the chat template cut unless `whole_template`.
 std::string ReportText(const ModelReport& report, bool whole_template = false);
 // For programs: one object, indented by two spaces, ending with a line feed.
 std::string ReportJson(const ModelReport& report);

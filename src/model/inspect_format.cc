@@ -186,10 +186,19 @@ boost::json::object TensorsJson(const ModelReport& report) {
     types.push_back(boost::json::object{
         {"type", type.type}, {"count", type.count}, {"bytes", type.bytes}, {"parameters", type.parameters}});
   }
-  return {{"count", report.n_tensors},
-          {"bytes", report.tensor_bytes},
-          {"parameters", report.n_parameters},
-          {"types", std::move(types)}};
+  boost::json::object out = {{"count", report.n_tensors},
+                             {"bytes", report.tensor_bytes},
+                             {"parameters", report.n_parameters},
+                             {"types", std::move(types)}};
+  if (report.tensors.empty()) return out;
+  boost::json::array& list = (out["list"] = boost::json::array()).get_array();
+  for (const TensorEntry& tensor : report.tensors) {
+    list.push_back(boost::json::object{{"name", tensor.name},
+                                       {"type", tensor.type},
+                                       {"shape", boost::json::array(tensor.shape.begin(), tensor.shape.end())},
+                                       {"bytes", tensor.bytes}});
+  }
+  return out;
 }
 
 boost::json::object GenerationJson(const GenerationDefaults& defaults) {

@@ -89,6 +89,10 @@ class ReportTest(EndToEnd):
         report = self.report("inspect", MODEL)
         self.assertEqual(report["architecture"], "llama")
         self.assertTrue(self.ok("inspect", MODEL).out)
+        tensors = self.report("inspect", MODEL, "--tensors")["tensors"]
+        self.assertEqual(len(tensors["list"]), tensors["count"])
+        self.assertEqual(sum(tensor["bytes"] for tensor in tensors["list"]), tensors["bytes"])
+        self.assertIn("token_embd.weight", self.ok("inspect", MODEL, "--tensors").out)
 
     def test_models_and_version(self):
         names = {model["name"]: model for model in self.report("models")["models"]}
