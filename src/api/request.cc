@@ -1,13 +1,17 @@
 #include "api/request.h"
 
 #include <cmath>
+#include <limits>
+#include <sstream>
 
 namespace surety::api {
 namespace {
 
-Status OutOfBounds(std::string_view name, double value, std::string_view range) {
-  std::string number = std::to_string(value);
-  return InvalidArgumentError(std::string(name) + " is " + number + ", but must be " + std::string(range));
+template <typename T>
+Status OutOfBounds(std::string_view name, T value, std::string_view range) {
+  std::ostringstream text;
+  text << name << " is " << value << ", but must be " << range;
+  return InvalidArgumentError(text.str());
 }
 
 }  // namespace
@@ -35,8 +39,10 @@ Status SamplingParams::Validate(int vocab_size) const {
       return InvalidArgumentError("logit_bias names token " + std::to_string(token) +
                                   ", but the vocabulary has ids 0 to " + std::to_string(vocab_size - 1));
     }
-    if (std::isnan(bias))
-      return InvalidArgumentError("logit_bias of token " + std::to_string(token) + " is not a number");
+    if (!(bias < std::numeric_limits<float>::infinity())) {  // minus infinity forbids a token
+      return InvalidArgumentError("logit_bias of token " + std::to_string(token) +
+                                  " must be a finite number, or minus infinity");
+    }
   }
   return OkStatus();
 }

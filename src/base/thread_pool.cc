@@ -8,8 +8,11 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
+
+#include "base/check.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -65,12 +68,16 @@ uint32_t AwaitChange(const std::atomic<uint32_t>& word, uint32_t old, int64_t sp
 
 class ThreadPool final : public Executor {
  public:
-  explicit ThreadPool(const ThreadPoolOptions& options) : spin_nanos_(options.spin_nanos) {
+  explicit ThreadPool(const ThreadPoolOptions& options)
+      : n_workers_(options.n_workers > 0 ? options.n_workers : UsableProcessorCount()),
+        spin_nanos_(options.spin_nanos) {}
+
+  // Once. Throws std::system_error where the system refuses a thread; those already there end with the pool.
+  void Start(bool pin) {
     const auto processors = AllowedProcessors();
-    n_workers_ = options.n_workers > 0 ? options.n_workers : UsableProcessorCount();
     for (int worker = 1; worker < n_workers_; ++worker) {
       threads_.emplace_back([this, worker] { WorkerLoop(worker); });
-      if (options.pin && static_cast<size_t>(n_workers_) <= processors.size()) {
+      if (pin && static_cast<size_t>(n_workers_) <= processors.size()) {
         cpu_set_t set;
         CPU_ZERO(&set);
         CPU_SET(processors[static_cast<size_t>(worker)], &set);
@@ -126,7 +133,7 @@ class ThreadPool final : public Executor {
     }
   }
 
-  int n_workers_ = 1;
+  int n_workers_;
   int64_t spin_nanos_;
   std::vector<std::thread> threads_;
   FunctionRef<void(int)>* job_ = nullptr;
@@ -160,8 +167,21 @@ int UsableProcessorCount() {
   return count;
 }
 
+Result<std::unique_ptr<Executor>> TryMakeThreadPool(const ThreadPoolOptions& options) {
+  auto pool = std::make_unique<ThreadPool>(options);
+  try {
+    pool->Start(options.pin);
+  } catch (const std::system_error& error) {
+    return Error(ResourceExhaustedError("cannot start " + std::to_string(pool->n_workers()) +
+                                        " worker threads: " + error.code().message()));
+  }
+  return pool;
+}
+
 std::unique_ptr<Executor> MakeThreadPool(const ThreadPoolOptions& options) {
-  return std::make_unique<ThreadPool>(options);
+  auto pool = TryMakeThreadPool(options);
+  SURETY_CHECK_MSG(pool.has_value(), pool.error().message());
+  return *std::move(pool);
 }
 
 }  // namespace surety

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/executor.h"
+#include "base/status.h"
 
 namespace surety {
 
@@ -19,6 +20,9 @@ struct ThreadPoolOptions {
 // Processors in the process's affinity mask, also bounded by a cgroup's CPU quota (rounded up), at least 1.
 int UsableProcessorCount();
 
+// kResourceExhausted with the count where the system starts no more threads.
+Result<std::unique_ptr<Executor>> TryMakeThreadPool(const ThreadPoolOptions& options);
+// Stops the process where TryMakeThreadPool has an error: benchmarks and tests.
 std::unique_ptr<Executor> MakeThreadPool(const ThreadPoolOptions& options);
 
 }  // namespace surety

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "engine/text_front.h"
 
 namespace surety::engine {
 namespace {
@@ -34,7 +35,9 @@ Result<std::unique_ptr<Embedder>> Embedder::Make(LocalModel& model) {
 
 Result<std::vector<Embedding>> Embedder::Embed(std::span<const std::string> texts) {
   std::vector<std::vector<int32_t>> sequences;
-  for (const std::string& text : texts) {
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const std::string& text = texts[i];
+    SURETY_RETURN_IF_ERROR(CheckUtf8(text, "text " + std::to_string(i)));
     sequences.push_back(model_.tokenizer().Encode(text, false, {.add_special = true}));
   }
   return EmbedTokens(sequences);

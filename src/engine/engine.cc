@@ -32,7 +32,7 @@ class EngineImpl final : public Engine {
   EngineImpl(LocalModel& model, const EngineOptions& options, Clock& clock, std::unique_ptr<kv::PagePool> pool,
              std::unique_ptr<StepExecutor> executor)
       : model_(model), options_(options), clock_(clock), pool_(std::move(pool)), executor_(std::move(executor)),
-        scheduler_(options.max_sequences, options.max_rows), sampler_(model.config().vocab_size) {
+        scheduler_(options.max_sequences, options.max_rows), sampler_(model.tokenizer().vocab_size()) {
     plan_.Reserve(options.max_sequences, options.max_rows);
     const auto& spec = model.tokenizer().spec();
     if (spec.eos >= 0) end_ids_.push_back(spec.eos);
@@ -44,7 +44,7 @@ class EngineImpl final : public Engine {
   }
 
   Result<api::RequestId> Submit(const api::GenerationRequest& request, uint64_t keep) override {
-    SURETY_RETURN_IF_ERROR(request.sampling.Validate(model_.config().vocab_size));
+    SURETY_RETURN_IF_ERROR(request.sampling.Validate(model_.tokenizer().vocab_size()));
     SURETY_ASSIGN_OR_RETURN(auto prompt, Tokenize(request));
     if (prompt.empty()) return Error(InvalidArgumentError("the prompt has no tokens"));
     const int n_prompt = static_cast<int>(prompt.size());
@@ -142,8 +142,17 @@ class EngineImpl final : public Engine {
     kept_.erase(oldest);
   }
 
-  void CommitToken(Sequence& sequence, std::span<float> logits, std::vector<api::Event>& events) {
+  void CommitToken(Sequence& sequence, std::span<float> all_logits, std::vector<api::Event>& events) {
+    // Rows that an embedding has beyond the vocabulary are padding: no text belongs to them.
+    const std::span<float> logits = all_logits.first(static_cast<size_t>(model_.tokenizer().vocab_size()));
     const api::GenerationRequest& request = sequence.request;
+    if (!AllFinite(logits)) {
+      Fail(sequence,
+           DataLossError("the model's logits at position " + std::to_string(sequence.n_tokens() - 1) +
+                         " are not all finite numbers: its weights are damaged, or it overflows"),
+           events);
+      return;
+    }
     api::TokenLogprob logprob;
     std::vector<float> raw;
     const bool wants_logprobs = request.n_logprobs >= 0;
@@ -205,12 +214,14 @@ class EngineImpl final : public Engine {
 
   void FailPlanned(const Status& status, std::vector<api::Event>& events) {
     const std::vector<Sequence*> planned = scheduler_.planned();
-    for (Sequence* sequence : planned) {
-      api::Event event;
-      event.error = status;
-      sequence->conversation = 0;
-      Finish(*sequence, api::FinishReason::kError, std::move(event), events);
-    }
+    for (Sequence* sequence : planned) Fail(*sequence, status, events);
+  }
+
+  void Fail(Sequence& sequence, const Status& status, std::vector<api::Event>& events) {
+    api::Event event;
+    event.error = status;
+    sequence.conversation = 0;
+    Finish(sequence, api::FinishReason::kError, std::move(event), events);
   }
 
   // A step's time is split over its rows.
@@ -267,7 +278,8 @@ Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOpti
   in_force.context_tokens = std::min(options.context_tokens, model.config().max_context);
   const KvLayout layout = model.config().KvLayoutFor(options.kv_type, options.page_tokens);
   SURETY_RETURN_IF_ERROR(layout.Validate());
-  const int64_t pages_for_one = (in_force.context_tokens + options.page_tokens - 1) / options.page_tokens;
+  const int64_t pages_for_one =
+      (int64_t{in_force.context_tokens} + options.page_tokens - 1) / options.page_tokens;
   int64_t n_pages = pages_for_one;
   if (options.kv_budget_bytes > 0) {
     n_pages = options.kv_budget_bytes / layout.PageStrideBytes();

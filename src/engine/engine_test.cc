@@ -1,9 +1,15 @@
 // The engine over a tiny real file: what a request gets does not depend on what else runs, and every request ends once.
 #include "engine/engine.h"
 
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 
+#include <boost/json.hpp>
 #include <gtest/gtest.h>
 
 #include "base/random.h"
@@ -206,6 +212,103 @@ TEST_F(EngineTest, RefusesWhatItCannotDoWithTheReason) {
   EXPECT_EQ(beyond_memory.error().code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(Engine::Make(*model_, {.page_tokens = 20}).error().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Engine::Make(*model_, {.max_sequences = 8, .max_rows = 4}).error().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(EngineTest, TextThatIsNotUtf8IsRefusedWithItsPlace) {
+  const auto engine = MakeEngine({.context_tokens = 64});
+  api::GenerationRequest request;
+  request.has_prompt = true;
+  request.prompt = "ab\xff";
+  const auto refused = engine->Submit(request);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.error().message().find("byte 2"), std::string::npos) << refused.error().message();
+}
+
+// A folder with the tiny Llama's weights (256 embedding rows) and a tokenizer of 100 tokens.
+class PaddedModelTest : public testing::Test {
+ protected:
+  PaddedModelTest() : folder_(std::filesystem::temp_directory_path() / ("surety-padded-" + std::to_string(getpid()))) {
+    namespace fs = std::filesystem;
+    fs::create_directories(folder_);
+    for (const char* name : {"config.json", "model.safetensors"}) {
+      fs::copy_file(fs::path(SURETY_TESTDATA) / "tiny/llama" / name, folder_ / name);
+    }
+    boost::json::object vocabulary;
+    for (int i = 0; i < 100; ++i) {
+      vocabulary[i < 26 ? std::string(1, static_cast<char>('A' + i)) : "token" + std::to_string(i)] = i;
+    }
+    std::ofstream(folder_ / "tokenizer.json") << boost::json::object{
+        {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", boost::json::array()}}},
+        {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+        {"decoder", {{"type", "ByteLevel"}}}};
+  }
+  ~PaddedModelTest() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<LocalModel> Open() {
+    auto model = LocalModel::Open(FileSystem::Real(), {.path = folder_.string(), .n_threads = 1},
+                                  [](const model::LoadProgress&) { return true; });
+    EXPECT_TRUE(model.has_value()) << (model ? "" : model.error().ToString());
+    return model ? *std::move(model) : nullptr;
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(PaddedModelTest, RowsBeyondTheVocabularyAreNeverSampled) {
+  const auto model = Open();
+  ASSERT_NE(model, nullptr);
+  ASSERT_LT(model->tokenizer().vocab_size(), model->config().vocab_size);
+  auto engine = *Engine::Make(*model, {.context_tokens = 128});
+  api::GenerationRequest request;
+  request.has_tokens = true;
+  request.tokens = {1, 2, 3};
+  request.max_tokens = 100;
+  request.sampling.temperature = 100;  // every token is about as likely
+  request.n_logprobs = 5;
+  ASSERT_TRUE(engine->Submit(request).has_value());
+  std::vector<api::Event> events;
+  while (!engine->idle()) ASSERT_TRUE(engine->Step(events).ok());
+  int n_tokens = 0;
+  for (const api::Event& event : events) {
+    for (const int32_t token : event.tokens) EXPECT_LT(token, model->tokenizer().vocab_size());
+    n_tokens += static_cast<int>(event.tokens.size());
+  }
+  EXPECT_EQ(n_tokens, 100);
+  request.sampling.logit_bias = {{model->tokenizer().vocab_size(), 1.0f}};
+  EXPECT_EQ(engine->Submit(request).error().code(), StatusCode::kInvalidArgument);
+  request.sampling.logit_bias.clear();
+  request.tokens[1] = model->tokenizer().vocab_size();
+  EXPECT_EQ(engine->Submit(request).error().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(PaddedModelTest, LogitsThatAreNoNumbersFailTheRequest) {
+  // NaN into the final norm: the tensor's place is in the header, whose length the first 8 bytes give.
+  std::fstream file(folder_ / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  uint64_t header_bytes = 0;
+  file.read(reinterpret_cast<char*>(&header_bytes), 8);
+  std::string header(header_bytes, ' ');
+  file.read(header.data(), static_cast<std::streamsize>(header_bytes));
+  const auto entry = boost::json::parse(header).as_object().at("model.norm.weight").as_object();
+  const auto offset = entry.at("data_offsets").as_array()[0].to_number<uint64_t>();
+  file.seekp(static_cast<std::streamoff>(8 + header_bytes + offset));
+  const float nan = NAN;
+  file.write(reinterpret_cast<const char*>(&nan), 4);
+  file.close();
+  const auto model = Open();
+  ASSERT_NE(model, nullptr);
+  auto engine = *Engine::Make(*model, {.context_tokens = 128});
+  api::GenerationRequest request;
+  request.has_tokens = true;
+  request.tokens = {1, 2, 3};
+  ASSERT_TRUE(engine->Submit(request).has_value());
+  std::vector<api::Event> events;
+  while (!engine->idle()) ASSERT_TRUE(engine->Step(events).ok());
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].finish, api::FinishReason::kError);
+  EXPECT_EQ(events[0].error.code(), StatusCode::kDataLoss);
+  EXPECT_TRUE(events[0].tokens.empty());
+  EXPECT_EQ(engine->pages().n_used(), 0);
 }
 
 TEST_F(EngineTest, LogprobsDescribeTheRawDistribution) {

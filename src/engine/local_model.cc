@@ -11,8 +11,11 @@ Result<std::unique_ptr<LocalModel>> LocalModel::Open(FileSystem& files, const Lo
   auto local = std::unique_ptr<LocalModel>(new LocalModel());
   SURETY_ASSIGN_OR_RETURN(local->source_, model::OpenModelSource(files, options.path));
   if (options.with_tokenizer) {
-    SURETY_ASSIGN_OR_RETURN(auto spec, local->source_->LoadTokenizer());
-    SURETY_ASSIGN_OR_RETURN(local->tokenizer_, model::Tokenizer::Make(std::move(spec)));
+    auto spec = local->source_->LoadTokenizer();
+    if (!spec) return Error(spec.error().WithContext("'" + options.path + "'"));
+    auto tokenizer = model::Tokenizer::Make(*std::move(spec));
+    if (!tokenizer) return Error(tokenizer.error().WithContext("'" + options.path + "'"));
+    local->tokenizer_ = *std::move(tokenizer);
     if (local->tokenizer_->vocab_size() > local->config().vocab_size) {
       return Error(InvalidArgumentError("'" + options.path + "': the tokenizer has " +
                                         std::to_string(local->tokenizer_->vocab_size()) +
@@ -28,7 +31,7 @@ Result<std::unique_ptr<LocalModel>> LocalModel::Open(FileSystem& files, const Lo
       }
     }
   }
-  local->executor_ = MakeThreadPool({.n_workers = options.n_threads});
+  SURETY_ASSIGN_OR_RETURN(local->executor_, TryMakeThreadPool({.n_workers = options.n_threads}));
   local->ops_ = kernels::cpu::MakeCpuOps(*local->executor_, &local->warning_);
   SURETY_ASSIGN_OR_RETURN(local->model_, model::Model::Load(*local->source_, *local->ops_, progress));
   local->source_->ReleaseAll();

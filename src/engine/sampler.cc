@@ -1,6 +1,7 @@
 #include "engine/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -15,6 +16,10 @@ using Candidate = std::pair<int32_t, double>;
 // exp(-60) of the best: even a million such tokens together hold less than 2^-53, the step of the uniform draw.
 constexpr double kNegligibleExponent = -60.0;
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
+constexpr float kLargest = std::numeric_limits<float>::max();
+
+// Penalties and biases of any size leave a finite number or minus infinity.
+float Bounded(float logit) { return std::min(logit, kLargest); }
 
 bool MoreProbable(const Candidate& a, const Candidate& b) {
   return a.second != b.second ? a.second > b.second : a.first < b.first;
@@ -92,7 +97,10 @@ Sampler::Sampler(int vocab_size) {
 
 void Sampler::Penalise(std::span<float> logits, const api::SamplingParams& params, const TokenHistory& history,
                        std::span<const int32_t> end_ids) const {
-  for (const auto& [token, bias] : params.logit_bias) logits[static_cast<size_t>(token)] += bias;
+  for (const auto& [token, bias] : params.logit_bias) {
+    float& logit = logits[static_cast<size_t>(token)];
+    logit = Bounded(logit + bias);
+  }
   if (params.repetition_penalty != 1.0f && params.repetition_window != 0) {
     std::span<const int32_t> seen = history.tokens();
     if (params.repetition_window > 0 && seen.size() > static_cast<size_t>(params.repetition_window)) {
@@ -104,13 +112,13 @@ void Sampler::Penalise(std::span<float> logits, const api::SamplingParams& param
     distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
     for (int32_t token : distinct) {
       float& logit = logits[static_cast<size_t>(token)];
-      logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
+      logit = Bounded(logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty);
     }
   }
   if (params.frequency_penalty != 0.0f || params.presence_penalty != 0.0f) {
     for (const auto& [token, count] : history.output_counts()) {
-      logits[static_cast<size_t>(token)] -=
-          static_cast<float>(count) * params.frequency_penalty + params.presence_penalty;
+      float& logit = logits[static_cast<size_t>(token)];
+      logit = Bounded(logit - (static_cast<float>(count) * params.frequency_penalty + params.presence_penalty));
     }
   }
   if (history.n_output() < params.min_tokens) {
@@ -172,6 +180,14 @@ int32_t Sampler::Sample(std::span<const float> logits, const api::SamplingParams
     if (u < cumulative) return token;
   }
   return distribution.back().first;  // rounding left the sum below u
+}
+
+bool AllFinite(std::span<const float> logits) {
+  // As integers, without a branch: an exponent of all ones is infinity or NaN.
+  constexpr uint32_t kExponent = 0x7F800000;
+  uint32_t bad = 0;
+  for (const float logit : logits) bad |= static_cast<uint32_t>((std::bit_cast<uint32_t>(logit) & kExponent) == kExponent);
+  return bad == 0;
 }
 
 api::TokenLogprob LogprobOf(std::span<const float> logits, int32_t token, int n_top) {

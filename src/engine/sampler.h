@@ -50,6 +50,9 @@ class Sampler {
   std::vector<float> work_;
 };
 
+// No NaN and no infinity among them.
+bool AllFinite(std::span<const float> logits);
+
 // Natural log-probabilities of the raw logits: the chosen token's and the n best.
 api::TokenLogprob LogprobOf(std::span<const float> logits, int32_t token, int n_top);
 

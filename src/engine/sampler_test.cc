@@ -190,6 +190,34 @@ TEST(SamplerTest, ValidateNamesTheParameter) {
   EXPECT_NE(message({.repetition_penalty = 0}).find("repetition_penalty"), std::string::npos);
   EXPECT_NE(message({.logit_bias = {{10, 1.0f}}}).find("token 10"), std::string::npos);
   EXPECT_NE(message({.logit_bias = {{-1, 1.0f}}}).find("token -1"), std::string::npos);
+  EXPECT_NE(message({.logit_bias = {{3, INFINITY}}}).find("token 3 must be a finite number"), std::string::npos);
+  EXPECT_NE(message({.logit_bias = {{3, NAN}}}).find("token 3"), std::string::npos);
+  EXPECT_TRUE(api::SamplingParams({.logit_bias = {{3, -INFINITY}}}).Validate(10).ok());
+  EXPECT_NE(message({.top_k = -1}).find("top_k is -1, "), std::string::npos);
+}
+
+TEST(SamplerTest, LogitsPastTheLargestFloatStillHaveAWinner) {
+  const float largest = std::numeric_limits<float>::max();
+  for (const float top_p : {1.0f, 0.5f}) {
+    const api::SamplingParams p = {.logit_bias = {{2, largest}, {2, largest}}, .top_k = 3, .typical_p = 0.9f,
+                                   .top_p = top_p, .min_p = 0.1f};
+    std::vector<float> logits = {1, 2, largest, 4};
+    Sampler sampler(4);
+    sampler.Penalise(logits, p, TokenHistory(), {});
+    EXPECT_TRUE(AllFinite(logits));
+    EXPECT_EQ(sampler.Sample(logits, p, 0), 2);
+  }
+}
+
+TEST(SamplerTest, AllFiniteSeesEveryPlace) {
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    for (size_t at = 0; at < 37; ++at) {
+      std::vector<float> logits(37, std::numeric_limits<float>::max());
+      EXPECT_TRUE(AllFinite(logits));
+      logits[at] = bad;
+      EXPECT_FALSE(AllFinite(logits)) << at;
+    }
+  }
 }
 
 }  // namespace

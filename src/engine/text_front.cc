@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "model/tokenizer/unicode.h"
+
 namespace surety::engine {
 namespace {
 
@@ -25,10 +27,26 @@ Result<std::vector<api::TokenId>> TokenizeMessages(const LocalModel& model, cons
   if (spec.eos >= 0) input.eos_token = tokenizer.TokenText(spec.eos);
   input.now_unix_seconds = now_unix_seconds;
   SURETY_ASSIGN_OR_RETURN(const auto segments, model.chat_template()->Render(input));
+  for (const model::TextSegment& segment : segments) {
+    if (!segment.trusted) SURETY_RETURN_IF_ERROR(CheckUtf8(segment.text, "the text of a message"));
+  }
   return tokenizer.Encode(segments, {.add_special = false});
 }
 
 }  // namespace
+
+// Many vocabularies have no token for a byte that no UTF-8 text has, and would drop it without a word.
+Status CheckUtf8(std::string_view text, std::string_view what) {
+  char32_t c;
+  for (size_t at = 0; at < text.size();) {
+    const int length = model::DecodeUtf8(text, at, c);
+    if (length <= 0) {
+      return InvalidArgumentError(std::string(what) + " is not UTF-8 from its byte " + std::to_string(at) + " on");
+    }
+    at += static_cast<size_t>(length);
+  }
+  return OkStatus();
+}
 
 Result<std::vector<api::TokenId>> TokenizeRequest(const LocalModel& model, const api::GenerationRequest& request,
                                                   int64_t now_unix_seconds) {
@@ -40,13 +58,14 @@ Result<std::vector<api::TokenId>> TokenizeRequest(const LocalModel& model, const
   if (request.has_messages) return TokenizeMessages(model, request, now_unix_seconds);
   if (request.has_tokens) {
     for (size_t i = 0; i < request.tokens.size(); ++i) {
-      if (request.tokens[i] >= 0 && request.tokens[i] < model.config().vocab_size) continue;
+      if (request.tokens[i] >= 0 && request.tokens[i] < model.tokenizer().vocab_size()) continue;
       return Error(InvalidArgumentError("tokens[" + std::to_string(i) + "] is " + std::to_string(request.tokens[i]) +
                                         ", but the vocabulary has ids 0 to " +
-                                        std::to_string(model.config().vocab_size - 1)));
+                                        std::to_string(model.tokenizer().vocab_size() - 1)));
     }
     return request.tokens;
   }
+  SURETY_RETURN_IF_ERROR(CheckUtf8(request.prompt, "the prompt"));
   std::vector<api::TokenId> ids = model.tokenizer().Encode(request.prompt, true, {.add_special = true});
   const api::TokenId bos = model.tokenizer().spec().bos;
   if (ids.size() >= 2 && bos >= 0 && ids[0] == bos && ids[1] == bos) ids.erase(ids.begin());

@@ -2,9 +2,10 @@
 // or ids as given. Threads: any. Errors: kInvalidArgument (not exactly one of messages, prompt, tokens; a template
 // error with line and column; an id out of range), kFailedPrecondition (messages, but the model has no usable
 // template). Invariants: (1) control tokens come from the template or the operator only. (2) never two BOS at the
-// start.
+// start. (3) text that is not UTF-8 is refused (kInvalidArgument), not cut.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "api/request.h"
@@ -14,5 +15,8 @@ namespace surety::engine {
 
 Result<std::vector<api::TokenId>> TokenizeRequest(const LocalModel& model, const api::GenerationRequest& request,
                                                   int64_t now_unix_seconds);
+
+// kInvalidArgument with `what` and the place of the first byte that is not UTF-8.
+Status CheckUtf8(std::string_view text, std::string_view what);
 
 }  // namespace surety::engine
