@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "model/testing/allocation_counter.h"
 #include "model/testing/model_runner.h"
 #include "model/testing/reference_file.h"
 
@@ -83,11 +84,14 @@ TEST_P(TinyModelTest, BitsDoNotDependOnHowTheWorkIsCut) {
     const auto together = (*whole_runner)->RunTogether({other, ids, {ids.begin(), ids.begin() + 5}}, 9);
     EXPECT_TRUE(SameBits(whole, together[1])) << NameOf(type) << " in a batch";
     EXPECT_TRUE(SameBits({whole.begin(), whole.begin() + static_cast<int64_t>(together[2].size())}, together[2]));
+    EXPECT_EQ((*whole_runner)->forward_allocations(), 0);
+    EXPECT_GT(AllocationsSoFar(), 0);  // the counter is linked in
     for (int threads : {2, 3}) {
       const auto runner = OpenOrFail(path(), {.kv_type = type, .page_tokens = 32, .n_threads = threads,
                                               .shuffle_seed = 9});
       ASSERT_NE(runner, nullptr);
       EXPECT_TRUE(SameBits(whole, runner->Run(ids, {13}))) << NameOf(type) << " threads " << threads;
+      EXPECT_EQ(runner->forward_allocations(), 0) << NameOf(type) << " threads " << threads;
     }
   }
 }
@@ -107,6 +111,7 @@ TEST_P(TinyEncoderTest, HiddenStatesEqualTheReference) {
   const auto runner = OpenOrFail(path, {});
   ASSERT_NE(runner, nullptr);
   const auto hidden = runner->Run(reference.input_ids, {1000});
+  EXPECT_EQ(runner->forward_allocations(), 0);
   const auto& expected = reference.values.at("last_hidden_state");
   ASSERT_EQ(hidden.size(), expected.size());
   const double tolerance = Tolerance(reference, runner->model().config());

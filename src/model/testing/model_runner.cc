@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "base/thread_pool.h"
 #include "kernels/cpu/cpu_ops.h"
+#include "model/testing/allocation_counter.h"
 
 namespace surety::model {
 
@@ -43,6 +44,12 @@ void ModelRunner::PoisonAndShuffle() {
   }
 }
 
+void ModelRunner::Forward(const BatchView& batch, MatrixF out) {
+  const int64_t before = AllocationsSoFar();
+  model_->Forward(batch, kv_, out);
+  forward_allocations_ += AllocationsSoFar() - before;
+}
+
 std::vector<float> ModelRunner::Run(std::span<const int32_t> ids, const std::vector<int>& chunks) {
   PoisonAndShuffle();
   const int n = static_cast<int>(ids.size());
@@ -56,7 +63,7 @@ std::vector<float> ModelRunner::Run(std::span<const int32_t> ids, const std::vec
     const SequenceRows sequence = {0, rows, done, page_order_};
     const BatchView batch = {ids.subspan(static_cast<size_t>(done), static_cast<size_t>(rows)), positions,
                              {&sequence, 1}, logit_rows};
-    model_->Forward(batch, kv_, MatrixF(out.data() + int64_t{done} * out_cols(), rows, out_cols()));
+    Forward(batch, MatrixF(out.data() + int64_t{done} * out_cols(), rows, out_cols()));
     done += rows;
   }
   return out;
@@ -88,8 +95,8 @@ std::vector<std::vector<float>> ModelRunner::RunTogether(const std::vector<std::
     if (ids.empty()) return results;
     const auto cols = static_cast<size_t>(out_cols());
     std::vector<float> out(ids.size() * cols);
-    model_->Forward({ids, positions, rows, logit_rows}, kv_,
-                    MatrixF(out.data(), static_cast<int64_t>(ids.size()), out_cols()));
+    Forward({ids, positions, rows, logit_rows},
+            MatrixF(out.data(), static_cast<int64_t>(ids.size()), out_cols()));
     for (size_t i = 0; i < rows.size(); ++i) {
       const auto first = out.begin() + static_cast<int64_t>(static_cast<size_t>(rows[i].first_row) * cols);
       results[owners[i]].insert(results[owners[i]].end(), first,

@@ -33,6 +33,9 @@ class ModelRunner {
   // Several sequences in one batch, chunk by chunk; result i belongs to sequence i.
   std::vector<std::vector<float>> RunTogether(const std::vector<std::vector<int32_t>>& sequences, int chunk);
 
+  // Calls of operator new within Forward so far.
+  int64_t forward_allocations() const { return forward_allocations_; }
+
   Model& model() { return *model_; }
   const ModelSource& source() const { return *source_; }
   int out_cols() const;
@@ -40,6 +43,7 @@ class ModelRunner {
  private:
   ModelRunner() = default;
   void PoisonAndShuffle();
+  void Forward(const BatchView& batch, MatrixF out);
 
   RunnerOptions options_;
   std::unique_ptr<ModelSource> source_;
@@ -49,6 +53,7 @@ class ModelRunner {
   AlignedBuffer kv_memory_;
   PagedKvView kv_;
   std::vector<int32_t> page_order_;
+  int64_t forward_allocations_ = 0;
 };
 
 }  // namespace surety::model
