@@ -186,7 +186,9 @@ bool AllFinite(std::span<const float> logits) {
   // As integers, without a branch: an exponent of all ones is infinity or NaN.
   constexpr uint32_t kExponent = 0x7F800000;
   uint32_t bad = 0;
-  for (const float logit : logits) bad |= static_cast<uint32_t>((std::bit_cast<uint32_t>(logit) & kExponent) == kExponent);
+  for (const float logit : logits) {
+    bad |= static_cast<uint32_t>((std::bit_cast<uint32_t>(logit) & kExponent) == kExponent);
+  }
   return bad == 0;
 }
 
