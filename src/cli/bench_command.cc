@@ -1,6 +1,5 @@
 // surety bench: speed of prefill and decode at several depths and batch sizes, held against the machine's roofs.
 #include <algorithm>
-#include <cstdio>
 #include <thread>
 
 #include <fmt/format.h>
@@ -15,6 +14,7 @@
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
 #include "cli/model_options.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/roofs.h"
 
@@ -186,23 +186,23 @@ class BenchCommand final : public Command {
   }
 
   void PrintHead(const OpenedModel& opened) const {
-    fmt::print("{}, {} on {} threads, weights {}, KV {}\n", model_.model, opened.local->ops().name(),
+    Print("{}, {} on {} threads, weights {}, KV {}\n", model_.model, opened.local->ops().name(),
                opened.local->executor().n_workers(), HumanBytes(opened.local->model().weight_bytes()), kv_.kv_type);
-    fmt::print("roofs: {:.1f} GB/s read, {:.0f} GFLOP/s fp32 ({}), {:.0f} Gop/s int8 ({})\n\n",
+    Print("roofs: {:.1f} GB/s read, {:.0f} GFLOP/s fp32 ({}), {:.0f} Gop/s int8 ({})\n\n",
                roofs_.read_bytes_per_s / 1e9, roofs_.fp32_flop_per_s / 1e9, roofs_.fp32_instruction,
                roofs_.int8_op_per_s / 1e9, roofs_.int8_instruction);
-    fmt::print("{:<18} {:>10} {:>19} {:>9} {:>9} {:>7}  {}\n", "test", "tok/s", "(min - max)", "GB/s", "Gop/s", "roof",
+    Print("{:<18} {:>10} {:>19} {:>9} {:>9} {:>7}  {}\n", "test", "tok/s", "(min - max)", "GB/s", "Gop/s", "roof",
                "bound by");
-    std::fflush(stdout);
+    FlushOutput();
   }
 
   void PrintRow(const Measured& m) const {
     const StepWork work = WorkOf(m.what);
     const RoofShare share = ShareOfRoof(work, roofs_, m.Median());
     const std::string range = fmt::format("({:.1f} - {:.1f})", m.TokPerS(m.seconds.back()), m.TokPerS(m.seconds[0]));
-    fmt::print("{:<18} {:>10.1f} {:>19} {:>9.2f} {:>9.1f} {:>5.0f} %  {}\n", Name(m.what), m.TokPerS(m.Median()), range,
+    Print("{:<18} {:>10.1f} {:>19} {:>9.2f} {:>9.1f} {:>5.0f} %  {}\n", Name(m.what), m.TokPerS(m.Median()), range,
                work.bytes / m.Median() / 1e9, work.ops() / m.Median() / 1e9, share.share * 100, share.bound_by);
-    std::fflush(stdout);
+    FlushOutput();
   }
 
   boost::json::object DescribeRow(const Measured& m) const {

@@ -1,7 +1,6 @@
 // surety chat: a conversation. The KV of finished turns stays, so a turn computes only what is new.
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 
 #include <fmt/format.h>
@@ -15,6 +14,7 @@
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
 #include "cli/model_options.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/prompt_input.h"
 #include "cli/sampling_options.h"
@@ -97,8 +97,8 @@ class ChatCommand final : public Command {
   }
 
   int AnswerOnce(const std::string& question) {
-    if (!json_) fmt::print("> {}\n", question);
-    std::fflush(stdout);
+    if (!json_) Print("> {}\n", question);
+    FlushOutput();
     if (const Status status = Ask(question); !status.ok()) return ReportFailure(status);
     if (json_) {
       boost::json::object out = DescribeModel(opened_->model);
@@ -113,12 +113,12 @@ class ChatCommand final : public Command {
   }
 
   int Converse() {
-    fmt::print("{}{}, {} on {} threads, context {} tokens. /help lists the commands.{}\n", Dim(), model_.model,
+    Print("{}{}, {} on {} threads, context {} tokens. /help lists the commands.{}\n", Dim(), model_.model,
                opened_->model.local->ops().name(), opened_->model.local->executor().n_workers(),
                opened_->engine->options().context_tokens, Plain());
     if (first_ && !first_->empty()) {
-      fmt::print("{}> {}{}\n", Bold(), *first_, Plain());
-      std::fflush(stdout);
+      Print("{}> {}{}\n", Bold(), *first_, Plain());
+      FlushOutput();
       if (const Status status = Ask(*first_); !status.ok()) ReportFailure(status);
       if (Terminated()) return kExitInterrupted;
       ClearInterrupt();
@@ -131,7 +131,7 @@ class ChatCommand final : public Command {
       if (outcome == LineOutcome::kInterrupted) {
         ClearInterrupt();
         if (++interrupts >= 2) break;
-        fmt::print("\n{}(Ctrl-C once more or Ctrl-D to leave){}\n", Dim(), Plain());
+        Print("\n{}(Ctrl-C once more or Ctrl-D to leave){}\n", Dim(), Plain());
         continue;
       }
       if (outcome == LineOutcome::kEnd) break;
@@ -145,15 +145,15 @@ class ChatCommand final : public Command {
       if (Terminated()) return kExitInterrupted;
       ClearInterrupt();
     }
-    fmt::print("\n");
+    Print("\n");
     return kExitOk;
   }
 
   LineOutcome ReadLine(std::string& line) {
     std::string_view prompt = "> ";
     while (true) {
-      fmt::print("{}{}{}", Bold(), prompt, Plain());
-      std::fflush(stdout);
+      Print("{}{}{}", Bold(), prompt, Plain());
+      FlushOutput();
       std::string part;
       const LineOutcome outcome = reader_.Next(part);
       if (outcome != LineOutcome::kLine) return outcome;
@@ -173,8 +173,8 @@ class ChatCommand final : public Command {
     request.has_messages = true;
     auto answer = Generate(*opened_->engine, request, kConversation, [this](std::string_view text) {
       if (json_) return;
-      std::fwrite(text.data(), 1, text.size(), stdout);
-      std::fflush(stdout);
+      PrintText(text);
+      FlushOutput();
     });
     if (!answer) {
       messages_.pop_back();
@@ -188,9 +188,9 @@ class ChatCommand final : public Command {
     cached_tokens_ += last_.usage.cached_tokens;
     output_tokens_ += last_.usage.output_tokens;
     if (json_) return OkStatus();
-    if (!last_.text.ends_with('\n')) fmt::print("\n");
-    std::fflush(stdout);
-    fmt::print(stderr, "{}[{}]{}\n", ErrDim(), TimingLine(last_), ErrPlain());
+    if (!last_.text.ends_with('\n')) Print("\n");
+    FlushOutput();
+    PrintError("{}[{}]{}\n", ErrDim(), TimingLine(last_), ErrPlain());
     return OkStatus();
   }
 
@@ -209,14 +209,14 @@ class ChatCommand final : public Command {
     std::string rest = space == std::string::npos ? "" : line.substr(space + 1);
     if (word == "/exit" || word == "/quit") return false;
     if (word == "/help") {
-      fmt::print("{}", kHelp);
+      Print("{}", kHelp);
     } else if (word == "/reset") {
       Restart();
-      fmt::print("The conversation starts afresh.\n");
+      Print("The conversation starts afresh.\n");
     } else if (word == "/system") {
       system_ = rest;
       Restart();
-      fmt::print("{}\n", rest.empty() ? "No instructions." : "Instructions set; the conversation starts afresh.");
+      Print("{}\n", rest.empty() ? "No instructions." : "Instructions set; the conversation starts afresh.");
     } else if (word == "/retry") {
       Retry();
     } else if (word == "/save") {
@@ -226,7 +226,7 @@ class ChatCommand final : public Command {
     } else {
       const std::string known[] = {"/help", "/reset", "/system", "/retry", "/save", "/stats", "/exit"};
       const std::string nearest = NearestName(word, known);
-      fmt::print("Unknown command {}{}\n", word,
+      Print("Unknown command {}{}\n", word,
                  nearest.empty() ? "; /help lists them" : fmt::format("; did you mean {}?", nearest));
     }
     return true;
@@ -234,7 +234,7 @@ class ChatCommand final : public Command {
 
   void Retry() {
     if (messages_.empty() || messages_.back().at("role").as_string() != "assistant") {
-      fmt::print("There is nothing to answer again.\n");
+      Print("There is nothing to answer again.\n");
       return;
     }
     messages_.pop_back();
@@ -246,7 +246,7 @@ class ChatCommand final : public Command {
 
   void Save(const std::string& path) {
     if (path.empty()) {
-      fmt::print("Give a file: /save FILE\n");
+      Print("Give a file: /save FILE\n");
       return;
     }
     const boost::json::object out = {{"model", model_.model}, {"messages", messages_}};
@@ -254,7 +254,7 @@ class ChatCommand final : public Command {
     if (!status.ok()) {
       ReportFailure(status);
     } else {
-      fmt::print("Saved to {}.\n", path);
+      Print("Saved to {}.\n", path);
     }
   }
 
@@ -264,11 +264,11 @@ class ChatCommand final : public Command {
       return nanos > 0 ? static_cast<double>(rows) * 1e9 / static_cast<double>(nanos) : 0.0;
     };
     const kv::PagePool& pages = opened_->engine->pages();
-    fmt::print("{} turns; {} prompt tokens, {} of them from the cache; {} answer tokens\n", turns_, prompt_tokens_,
+    Print("{} turns; {} prompt tokens, {} of them from the cache; {} answer tokens\n", turns_, prompt_tokens_,
                cached_tokens_, output_tokens_);
-    fmt::print("prefill {:.1f} tok/s, decode {:.1f} tok/s over all turns\n",
+    Print("prefill {:.1f} tok/s, decode {:.1f} tok/s over all turns\n",
                rate(counters.prefill_rows, counters.prefill_nanos), rate(counters.decode_rows, counters.decode_nanos));
-    fmt::print("KV: {} of {} pages, {}; weights {}; peak memory {}\n", pages.n_used(), pages.n_pages(),
+    Print("KV: {} of {} pages, {}; weights {}; peak memory {}\n", pages.n_used(), pages.n_pages(),
                HumanBytes(opened_->engine->kv_bytes()), HumanBytes(opened_->model.local->model().weight_bytes()),
                HumanBytes(PeakResidentBytes()));
   }

@@ -1,7 +1,6 @@
 // surety embed: texts to vectors, with an encoder model.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include <fmt/format.h>
 
@@ -13,6 +12,7 @@
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
 #include "cli/model_options.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "engine/embedder.h"
 
@@ -141,10 +141,10 @@ class EmbedCommand final : public Command {
       std::string line;
       if (cosine_) {
         for (const auto& other : vectors_) line += fmt::format("{:8.4f}", Cosine(vectors_[i], other));
-        fmt::print("{}  {}\n", line, texts_[i]);
+        Print("{}  {}\n", line, texts_[i]);
       } else {
         for (const float value : vectors_[i]) line += fmt::format("{}{}", line.empty() ? "" : " ", value);
-        fmt::print("{}\n", line);
+        Print("{}\n", line);
       }
     }
   }

@@ -1,9 +1,8 @@
 #include "cli/exit_codes.h"
 
-#include <cstdio>
-
 #include <fmt/core.h>
 
+#include "cli/output.h"
 #include "cli/progress.h"
 
 namespace surety::cli {
@@ -28,22 +27,22 @@ std::string Printable(std::string_view text) {
 int ReportFailure(const Status& status) {
   ClearProgressLine();
   if (status.code() == StatusCode::kCancelled) {
-    fmt::print(stderr, "surety: interrupted\n");
+    PrintError("surety: interrupted\n");
     return kExitInterrupted;
   }
-  fmt::print(stderr, "surety: error: {}\n", Printable(status.message()));
+  PrintError("surety: error: {}\n", Printable(status.message()));
   return kExitFailure;
 }
 
 int ReportUsage(const Status& status) {
   ClearProgressLine();
-  fmt::print(stderr, "surety: error: {}\n", Printable(status.message()));
+  PrintError("surety: error: {}\n", Printable(status.message()));
   return kExitUsage;
 }
 
 void ReportWarning(std::string_view message) {
   ClearProgressLine();
-  fmt::print(stderr, "surety: warning: {}\n", Printable(message));
+  PrintError("surety: warning: {}\n", Printable(message));
 }
 
 }  // namespace surety::cli

@@ -1,12 +1,13 @@
 // surety inspect: what a model file or folder is, without loading it.
-#include <cstdio>
 
 #include <fmt/format.h>
 
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/json_out.h"
 #include "cli/models_store.h"
+#include "cli/output.h"
 #include "model/inspect.h"
 #include "model/model_source.h"
 
@@ -49,7 +50,7 @@ class InspectCommand final : public Command {
     options.list_tensors = tensors_;
     auto report = model::Inspect(**source, options);
     if (!report) return ReportFailure(report.error());
-    fmt::print("{}", json_ ? model::ReportJson(*report) : model::ReportText(*report));
+    PrintText(json_ ? ValidJsonText(model::ReportJson(*report)) : model::ReportText(*report));
     if (!json_) PrintTensors(report->tensors);
     return kExitOk;
   }
@@ -59,7 +60,7 @@ class InspectCommand final : public Command {
     if (source.chat_template().empty()) {
       return ReportFailure(NotFoundError(fmt::format("{} has no chat template", source.path())));
     }
-    fmt::print("{}\n", source.chat_template());
+    PrintText(source.chat_template() + "\n");
     return kExitOk;
   }
 
@@ -67,7 +68,7 @@ class InspectCommand final : public Command {
     for (const model::TensorEntry& tensor : tensors) {
       std::string shape;
       for (const int64_t d : tensor.shape) shape += fmt::format("{}{}", shape.empty() ? "" : " x ", d);
-      fmt::print("{:<40} {:<7} {}\n", tensor.name, tensor.type, shape);
+      Print("{:<40} {:<7} {}\n", tensor.name, tensor.type, shape);
     }
   }
 

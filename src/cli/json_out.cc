@@ -1,10 +1,12 @@
 #include "cli/json_out.h"
 
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 
 #include <fmt/format.h>
+
+#include "cli/output.h"
+#include "model/tokenizer/unicode.h"
 
 namespace surety::cli {
 namespace {
@@ -50,17 +52,21 @@ void Append(const boost::json::value& value, int indent, std::string& out) {
 
 }  // namespace
 
+std::string ValidJsonText(std::string json) {
+  return model::IsValidUtf8(json) ? json : model::ReplaceInvalidUtf8(json);
+}
+
 std::string PrettyJson(const boost::json::value& value) {
   std::string out;
   Append(value, 0, out);
   out += "\n";
-  return out;
+  return ValidJsonText(std::move(out));
 }
 
 void PrintJson(const boost::json::value& value) {
   const std::string text = PrettyJson(value);
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  PrintText(text);
+  FlushOutput();
 }
 
 double Rounded(double value) {

@@ -27,6 +27,11 @@ TEST(JsonOutTest, DoublesAreShortAndRoundedToFourDigits) {
   EXPECT_DOUBLE_EQ(Rounded(0.0001236789), 0.0001237);
 }
 
+TEST(JsonOutTest, BytesThatAreNoUtf8BecomeReplacementCharactersInKeysAndTexts) {
+  const boost::json::value value = {{"k\xE9", "caf\xE9 \xF0\x9F"}, {"good", "caf\xC3\xA9"}};
+  EXPECT_EQ(PrettyJson(value), "{\n  \"k\uFFFD\": \"caf\uFFFD \uFFFD\",\n  \"good\": \"caf\u00E9\"\n}\n");
+}
+
 TEST(ProgressTest, SizesAndTimesReadWell) {
   EXPECT_EQ(HumanBytes(999), "999 B");
   EXPECT_EQ(HumanBytes(491'400'064), "491.4 MB");

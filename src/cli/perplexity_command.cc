@@ -1,7 +1,6 @@
 // surety perplexity: how well a model predicts a text, and how far its distributions are from a reference's.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include <fmt/format.h>
 
@@ -16,6 +15,7 @@
 #include "cli/json_out.h"
 #include "cli/logits_file.h"
 #include "cli/model_options.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 
 namespace surety::cli {
@@ -198,14 +198,14 @@ class PerplexityCommand final : public Command {
       PrintJson(out);
       return;
     }
-    fmt::print("tokens         {} ({} predicted, context {})\n", tokens_.size(), n_predicted_, context_);
-    fmt::print("cross-entropy  {:.4f} nats a token\nperplexity     {:.3f}\n", cross_entropy, std::exp(cross_entropy));
+    Print("tokens         {} ({} predicted, context {})\n", tokens_.size(), n_predicted_, context_);
+    Print("cross-entropy  {:.4f} nats a token\nperplexity     {:.3f}\n", cross_entropy, std::exp(cross_entropy));
     if (reference_) {
-      fmt::print("KL divergence  mean {:.3g}, median {:.3g}, max {:.3g} nats\n", kl_mean, divergences_[n / 2],
+      Print("KL divergence  mean {:.3g}, median {:.3g}, max {:.3g} nats\n", kl_mean, divergences_[n / 2],
                  divergences_.back());
-      fmt::print("top-1          {:.2f} % the same\n", 100 * Share(n_agree_, n));
+      Print("top-1          {:.2f} % the same\n", 100 * Share(n_agree_, n));
     }
-    fmt::print("speed          {:.1f} tok/s\n", rate);
+    Print("speed          {:.1f} tok/s\n", rate);
   }
 
   ModelFlags model_;

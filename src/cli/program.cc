@@ -1,8 +1,10 @@
 // The command line as a whole: subcommands, help, and what to say about a mistake.
 #include <clocale>
-#include <cstdio>
 #include <map>
+#include <exception>
 #include <memory>
+#include <new>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
+#include "cli/output.h"
 
 namespace surety::cli {
 namespace {
@@ -99,23 +102,41 @@ class Program {
 
   int Run(int argc, char** argv) {
     if (argc <= 1) {
-      fmt::print("{}", root_.help());
+      PrintText(root_.help());
       return kExitUsage;
     }
     try {
       root_.parse(argc, argv);
     } catch (const CLI::Success& success) {  // --help, --version
-      return root_.exit(success);
+      std::ostringstream text;
+      const int code = root_.exit(success, text, text);
+      PrintText(text.str());
+      return code;
     } catch (const CLI::ParseError& error) {
       return Explain(argc, argv, error.what());
     }
     for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {  // the innermost first
-      if (entry->app->parsed()) return entry->command->Run();
+      if (!entry->app->parsed()) continue;
+      if (const std::string flag = FlagOfParent(*entry->app); !flag.empty()) {
+        return ReportUsage(InvalidArgumentError(fmt::format("{}: flags come after the whole command, surety {} {}",
+                                                            flag, entry->app->get_parent()->get_name(),
+                                                            entry->app->get_name())));
+      }
+      return entry->command->Run();
     }
     return ReportUsage(InvalidArgumentError("no command given; see surety --help"));
   }
 
  private:
+  // A flag given to the command above this one, where it would have no effect: models --json list.
+  static std::string FlagOfParent(const CLI::App& app) {
+    if (app.get_parent() == nullptr) return {};
+    for (const CLI::Option* option : app.get_parent()->get_options()) {
+      if (option->count() > 0 && !option->get_positional()) return option->get_name();
+    }
+    return {};
+  }
+
   // The subcommand that the arguments lead to, and the index of its first own argument.
   std::pair<CLI::App*, int> Chosen(int argc, char** argv) {
     CLI::App* app = &root_;
@@ -180,11 +201,7 @@ class Program {
   std::vector<Entry> entries_;
 };
 
-}  // namespace
-
-int RunProgram(int argc, char** argv) {
-  std::setlocale(LC_CTYPE, "");
-  InstallInterruptHandlers();
+int RunCommandLine(int argc, char** argv) {
   Program program;
   program.Add(MakeRunCommand());
   program.Add(MakeChatCommand());
@@ -195,6 +212,31 @@ int RunProgram(int argc, char** argv) {
   for (auto& command : MakeModelsCommands()) program.Add(std::move(command));
   program.Add(MakeVersionCommand());
   return program.Run(argc, argv);
+}
+
+// The last guard: a command reports its failures itself, so what comes here is a mistake of the program, or memory that
+// ran out where nobody expected it.
+int RunGuarded(int argc, char** argv) {
+  try {
+    return RunCommandLine(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return ReportFailure(ResourceExhaustedError("out of memory"));
+  } catch (const std::exception& error) {
+    return ReportFailure(InternalError(fmt::format("internal error: {}", error.what())));
+  }
+}
+
+}  // namespace
+
+int RunProgram(int argc, char** argv) {
+  std::setlocale(LC_CTYPE, "");
+  OccupyClosedStreams();
+  InstallInterruptHandlers();
+  const int code = RunGuarded(argc, argv);
+  const Status written = CheckOutput();
+  if (written.ok()) return code;
+  ReportFailure(written);
+  return code == kExitOk ? kExitFailure : code;
 }
 
 }  // namespace surety::cli

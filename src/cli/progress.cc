@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include <fmt/core.h>
 
 #include "base/clock.h"
+#include "cli/output.h"
 
 namespace surety::cli {
 namespace {
@@ -31,8 +31,7 @@ bool IsTerminal(int fd) { return isatty(fd) == 1; }
 
 void ClearProgressLine() {
   if (!g_line_on_screen) return;
-  fmt::print(stderr, "\r\x1b[K");
-  std::fflush(stderr);
+  PrintError("\r\x1b[K");
   g_line_on_screen = false;
 }
 
@@ -94,12 +93,11 @@ void ProgressLine::Update(int64_t done, int64_t total) {
   if (terminal_) {
     const auto width = static_cast<size_t>(std::max(20, TerminalWidth() - 1));
     if (text.size() > width) text.resize(width);
-    fmt::print(stderr, "\r{}\x1b[K", text);
+    PrintError("\r{}\x1b[K", text);
     g_line_on_screen = true;
   } else {
-    fmt::print(stderr, "{}\n", text);
+    PrintError("{}\n", text);
   }
-  std::fflush(stderr);
   drawn_ = true;
 }
 

@@ -1,10 +1,6 @@
 // surety run: one prompt, one answer.
 #include <unistd.h>
 
-#include <cstdio>
-#include <iostream>
-#include <iterator>
-
 #include <fmt/format.h>
 
 #include "base/memory_info.h"
@@ -14,6 +10,7 @@
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
 #include "cli/model_options.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/prompt_input.h"
 #include "cli/sampling_options.h"
@@ -59,7 +56,7 @@ class RunCommand final : public Command {
     if (!opened) return ReportFailure(opened.error());
     auto request = MakeRequest(*opened->model.local);
     if (!request) return ReportUsage(request.error());
-    auto answer = Generate(*opened->engine, *request, /*keep=*/0, [this](std::string_view text) { Print(text); });
+    auto answer = Generate(*opened->engine, *request, /*keep=*/0, [this](std::string_view text) { Stream(text); });
     if (!answer) return ReportFailure(AddHint(answer.error()));
     Report(*opened, *request, *answer);
     return answer->finish == api::FinishReason::kCancelled ? kExitInterrupted : kExitOk;
@@ -97,10 +94,10 @@ class RunCommand final : public Command {
     return {status.code(), status.message() + " (a longer context: --ctx N)"};
   }
 
-  void Print(std::string_view text) {
+  void Stream(std::string_view text) {
     if (json_) return;
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+    PrintText(text);
+    FlushOutput();
     ends_with_newline_ = text.back() == '\n';
   }
 
@@ -116,10 +113,10 @@ class RunCommand final : public Command {
       PrintJson(out);
       return;
     }
-    if (!ends_with_newline_) std::fputc('\n', stdout);
-    std::fflush(stdout);
+    if (!ends_with_newline_) PrintText("\n");
+    FlushOutput();
     if (quiet_) return;
-    fmt::print(stderr, "[{}; load {}, peak memory {}]\n", TimingLine(answer), HumanSeconds(opened.model.load_seconds),
+    PrintError("[{}; load {}, peak memory {}]\n", TimingLine(answer), HumanSeconds(opened.model.load_seconds),
                HumanBytes(PeakResidentBytes()));
   }
 

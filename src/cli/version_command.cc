@@ -1,5 +1,4 @@
 // surety version: what this build is and what it would use here.
-#include <cstdio>
 #include <thread>
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include "cli/exit_codes.h"
 #include "cli/json_out.h"
 #include "cli/models_store.h"
+#include "cli/output.h"
 #include "kernels/cpu/isa.h"
 
 namespace surety::cli {
@@ -38,7 +38,7 @@ class VersionCommand final : public Command {
                                     {"supported_isa", supported},
                                     {"models_directory", ModelsDirectory()}});
     } else {
-      fmt::print("surety {}\ncompiler    {}\nprocessor   {}\nthreads     {}\nisa         {} (of {})\nmodels in   {}\n",
+      Print("surety {}\ncompiler    {}\nprocessor   {}\nthreads     {}\nisa         {} (of {})\nmodels in   {}\n",
                  SURETY_VERSION, __VERSION__, ProcessorName(), UsableProcessorCount(), cpu::NameOf(cpu::CurrentIsa()),
                  names, ModelsDirectory());
     }
