@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 
 #include "base/aligned_buffer.h"
@@ -129,34 +130,28 @@ class RealFileSystem final : public FileSystem {
   }
 
   Status WriteAll(const std::string& path, std::string_view contents) override {
-    static std::atomic<uint64_t> writes{0};  // two threads may write the same file
-    const std::string beside = path + ".partial-" + std::to_string(::getpid()) + "-" + std::to_string(++writes);
+    SURETY_ASSIGN_OR_RETURN(const Replacement file, OpenReplacement(path));
+    Status status;
     {
-      FileDescriptor fd(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-      if (fd.get() < 0) return ErrnoStatus("cannot create", beside, errno);
+      FileDescriptor fd(file.fd);
       size_t done = 0;
-      while (done < contents.size()) {
+      while (status.ok() && done < contents.size()) {
         const ssize_t n = ::write(fd.get(), contents.data() + done, contents.size() - done);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
-          const int error = errno;
-          ::unlink(beside.c_str());
-          return ErrnoStatus("cannot write", path, error);
+          status = ErrnoStatus("cannot write", path, errno);
+        } else {
+          done += static_cast<size_t>(n);
         }
-        done += static_cast<size_t>(n);
       }
-      if (::fsync(fd.get()) != 0) {
-        const int error = errno;
-        ::unlink(beside.c_str());
-        return ErrnoStatus("cannot write", path, error);
-      }
+      if (file.beside.empty()) return status;
+      if (status.ok() && ::fsync(fd.get()) != 0) status = ErrnoStatus("cannot write", path, errno);
     }
-    if (::rename(beside.c_str(), path.c_str()) != 0) {
-      const int error = errno;
-      ::unlink(beside.c_str());
-      return ErrnoStatus("cannot replace", path, error);
+    if (status.ok() && ::rename(file.beside.c_str(), file.target.c_str()) != 0) {
+      status = ErrnoStatus("cannot replace", path, errno);
     }
-    return OkStatus();
+    if (!status.ok()) ::unlink(file.beside.c_str());
+    return status;
   }
 
   bool Exists(const std::string& path) override {
@@ -183,7 +178,46 @@ class RealFileSystem final : public FileSystem {
   }
 };
 
+// The end of a chain of symbolic links, whether something is there or not. Names of open descriptors are not followed:
+// what they stand for may have no name.
+Result<std::string> FollowLinks(const std::string& path) {
+  std::string at = path;
+  for (int links = 0; links < 40; ++links) {
+    if (at.starts_with("/proc/") || at.starts_with("/dev/fd/")) return at;
+    char text[PATH_MAX];
+    const ssize_t n = ::readlink(at.c_str(), text, sizeof(text));
+    if (n < 0) return at;  // not a link, or absent: opening it will tell
+    const std::string next(text, static_cast<size_t>(n));
+    const size_t slash = at.rfind('/');
+    at = next.starts_with('/') || slash == std::string::npos ? next : at.substr(0, slash + 1) + next;
+  }
+  return Error(ErrnoStatus("cannot follow", path, ELOOP));
+}
+
 }  // namespace
+
+Result<Replacement> OpenReplacement(const std::string& path) {
+  static std::atomic<uint64_t> opened{0};  // two threads may write the same file
+  Replacement file;
+  SURETY_ASSIGN_OR_RETURN(file.target, FollowLinks(path));
+  struct stat info {};
+  const bool exists = ::stat(file.target.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) {
+    return Error(InvalidArgumentError("'" + path + "' is a directory, but a file is to be written"));
+  }
+  const bool by_descriptor = file.target.starts_with("/proc/") || file.target.starts_with("/dev/fd/");
+  if (exists && (by_descriptor || !S_ISREG(info.st_mode))) {
+    file.fd = ::open(file.target.c_str(), O_WRONLY | O_CLOEXEC);
+    if (file.fd < 0) return Error(ErrnoStatus("cannot write", path, errno));
+    return file;
+  }
+  do {  // a name that is taken belongs to another process, perhaps one that ended long ago
+    file.beside = file.target + ".partial-" + std::to_string(::getpid()) + "-" + std::to_string(++opened);
+    file.fd = ::open(file.beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  } while (file.fd < 0 && errno == EEXIST);
+  if (file.fd < 0) return Error(ErrnoStatus("cannot create", file.beside, errno));
+  return file;
+}
 
 FileSystem& FileSystem::Real() {
   static RealFileSystem files;

@@ -31,7 +31,8 @@ class FileSystem {
   virtual ~FileSystem() = default;
   virtual Result<std::unique_ptr<MappedFile>> Map(const std::string& path) = 0;
   virtual Result<std::string> ReadAll(const std::string& path, int64_t max_size_bytes) = 0;
-  // Replaces the file atomically: write beside it, sync, rename.
+  // Replaces the file atomically: write beside it, sync, rename. Through a symbolic link the file behind it is replaced;
+  // a device or pipe is written to. kInvalidArgument for a directory.
   virtual Status WriteAll(const std::string& path, std::string_view contents) = 0;
   virtual bool Exists(const std::string& path) = 0;
   virtual bool IsDirectory(const std::string& path) = 0;
@@ -40,6 +41,16 @@ class FileSystem {
 
   static FileSystem& Real();
 };
+
+// A file opened to be replaced: written under another name beside it, which then takes its place. `beside` is empty
+// where nothing can be put in place of the target (a device, a pipe, an open descriptor's name): it is written itself.
+struct Replacement {
+  int fd = -1;         // the caller closes it
+  std::string target;  // what a chain of symbolic links leads to
+  std::string beside;
+};
+// The name beside is this process's alone. Errors: kInvalidArgument for a directory, those above for the open.
+Result<Replacement> OpenReplacement(const std::string& path);
 
 // A file over bytes in memory, for tests and fuzzing. Owns the bytes, at a 64-byte aligned address.
 std::unique_ptr<MappedFile> MakeMemoryFile(std::string path, std::span<const std::byte> contents);

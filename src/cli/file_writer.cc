@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -40,20 +41,19 @@ Result<std::unique_ptr<FileWriter>> FileWriter::Create(const std::string& path) 
   const auto parent = std::filesystem::path(path).parent_path();
   if (!parent.empty()) std::filesystem::create_directories(parent, error);
   if (error) return Error(SystemFailure(parent.string(), "cannot make the folder", error.value()));
-  const int fd = open((path + ".tmp").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return Error(SystemFailure(path, "cannot write", errno));
-  return std::unique_ptr<FileWriter>(new FileWriter(path, fd));
+  auto file = OpenReplacement(path);
+  if (!file) return Error(file.error());
+  return std::unique_ptr<FileWriter>(new FileWriter(path, *std::move(file)));
 }
 
 FileWriter::~FileWriter() {
-  if (fd_ < 0) return;
-  close(fd_);
-  unlink((path_ + ".tmp").c_str());
+  if (file_.fd >= 0) close(file_.fd);
+  if (!file_.beside.empty()) unlink(file_.beside.c_str());
 }
 
 Status FileWriter::Append(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t n = write(fd_, bytes.data(), bytes.size());
+    const ssize_t n = write(file_.fd, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return SystemFailure(path_, "cannot write", errno);
     bytes = bytes.subspan(static_cast<size_t>(n));
@@ -62,15 +62,12 @@ Status FileWriter::Append(std::span<const std::byte> bytes) {
 }
 
 Status FileWriter::Commit() {
-  if (fsync(fd_) != 0) return SystemFailure(path_, "cannot write", errno);
-  const int closed = close(fd_);
-  const int error = errno;
-  fd_ = -1;
-  if (closed != 0) {
-    unlink((path_ + ".tmp").c_str());
-    return SystemFailure(path_, "cannot write", error);
-  }
-  if (rename((path_ + ".tmp").c_str(), path_.c_str()) != 0) return SystemFailure(path_, "cannot rename", errno);
+  if (!file_.beside.empty() && fsync(file_.fd) != 0) return SystemFailure(path_, "cannot write", errno);
+  const int closed = close(std::exchange(file_.fd, -1));
+  if (closed != 0) return SystemFailure(path_, "cannot write", errno);
+  if (file_.beside.empty()) return OkStatus();
+  if (rename(file_.beside.c_str(), file_.target.c_str()) != 0) return SystemFailure(path_, "cannot rename", errno);
+  file_.beside.clear();
   return OkStatus();
 }
 

