@@ -1,4 +1,5 @@
 // surety models: the catalogue, and models on this machine.
+#include <cctype>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -102,8 +103,8 @@ class PullCommand final : public Command {
     flags.Add("--from", from_, "copy a .gguf file or a model folder from this path");
     flags.Add("--url", url_, "fetch a .gguf file from this https address");
     flags.Add("--name", as_, "with --from or --url: the name to keep it under (default: the file's)");
-    flags.Add("--sha256", sha256_, "with --url: the digest that the file must have");
-    flags.Add("--force", force_, "fetch again although it is here");
+    flags.Add("--sha256", sha256_, "with --from or --url: the digest that the file must have");
+    flags.Add("--force", force_, "fetch or copy again although it is here");
     flags.Add("--json", json_, "one JSON object");
   }
 
@@ -116,10 +117,18 @@ class PullCommand final : public Command {
     if (!model_.empty()) return PullNamed();
     std::string name = as_.value_or(NameFrom(from_ ? *from_ : *url_));
     if (const Status status = ValidateModelName(name); !status.ok()) return ReportUsage(status);
-    if (sha256_ && sha256_->size() != 64) {
-      return ReportUsage(InvalidArgumentError("--sha256: 64 hex digits are needed"));
+    std::string digest = sha256_.value_or("");
+    for (char& c : digest) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (sha256_ && (digest.size() != 64 || digest.find_first_not_of("0123456789abcdef") != std::string::npos)) {
+      return ReportUsage(InvalidArgumentError(fmt::format("--sha256: '{}' is not 64 hex digits", *sha256_)));
     }
-    return Report(name, from_ ? PullFromPath(*from_, name) : PullFromUrl(*url_, name, sha256_.value_or("")));
+    std::error_code error;
+    for (const std::string& there : {ModelsDirectory() + "/" + name, ModelsDirectory() + "/" + name + ".gguf"}) {
+      if (force_ || !fs::exists(there, error)) continue;
+      return ReportFailure({StatusCode::kAlreadyExists,
+                            fmt::format("{} is here already ({}); --force replaces it", name, there)});
+    }
+    return Report(name, from_ ? PullFromPath(*from_, name, digest) : PullFromUrl(*url_, name, digest));
   }
 
  private:

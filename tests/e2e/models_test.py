@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """surety models: list, add from a path and from an address, refuse what differs, remove."""
 
+import fcntl
 import functools
 import hashlib
 import http.server
@@ -58,6 +59,49 @@ class ModelsTest(EndToEnd):
         kept = self.ok("models", "path", "tiny-folder", env=self.env).out.strip()
         self.assertEqual(sorted(os.listdir(kept)), sorted(os.listdir(folder)))
 
+    def staging(self):
+        folder = os.path.join(self.env["SURETY_MODELS"], ".staging")
+        return os.listdir(folder) if os.path.exists(folder) else []
+
+    def test_digest_of_a_copied_file_is_checked(self):
+        with open(TINY, "rb") as f:
+            digest = hashlib.sha256(f.read()).hexdigest()
+        pull = ("models", "pull", "--from", TINY, "--name", "tiny")
+        self.fails(1, *pull, "--sha256", "0" * 64, env=self.env, says=("SHA-256", "refused"))
+        self.fails(2, *pull, "--sha256", "0" * 63, env=self.env, says="--sha256")
+        self.fails(2, *pull, "--sha256", "g" * 64, env=self.env, says="--sha256")
+        self.assertIsNone(self.state("tiny"))
+        self.assertEqual(self.staging(), [])
+        self.ok(*pull, "--sha256", digest.upper(), env=self.env)
+
+    def test_what_is_no_model_is_not_put_in_place(self):
+        text = self.write("text.gguf", "no model")
+        os.mkdir(self.path("empty"))
+        os.mkdir(self.path("notes"))
+        self.write("notes/readme.txt", "no model either")
+        self.fails(1, "models", "pull", "--from", text, env=self.env, says="not a model")
+        self.fails(1, "models", "pull", "--from", self.path("empty"), env=self.env, says="empty")
+        self.fails(1, "models", "pull", "--from", self.path("notes"), env=self.env, says="not a model")
+        self.assertEqual([self.state(name) for name in ("text", "empty", "notes")], [None] * 3)
+        self.assertEqual(self.staging(), [])
+
+    def test_a_name_in_use_is_replaced_only_by_force(self):
+        folder = os.path.join(common.TESTDATA, "tiny", "llama")
+        self.ok("models", "pull", "--from", TINY, "--name", "tiny", env=self.env)
+        self.fails(1, "models", "pull", "--from", folder, "--name", "tiny", env=self.env, says="--force")
+        self.ok("models", "pull", "--from", folder, "--name", "tiny", "--force", env=self.env)
+        self.assertTrue(os.path.isdir(self.ok("models", "path", "tiny", env=self.env).out.strip()))
+        self.ok("models", "pull", "--from", TINY, "--name", "tiny", "--force", env=self.env)
+        self.assertTrue(os.path.isfile(self.ok("models", "path", "tiny", env=self.env).out.strip()))
+
+    def test_a_second_pull_of_the_same_model_is_refused(self):
+        os.makedirs(os.path.join(self.env["SURETY_MODELS"], ".staging"))
+        with open(os.path.join(self.env["SURETY_MODELS"], ".staging", ".tiny.lock"), "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.fails(1, "models", "pull", "--from", TINY, "--name", "tiny", env=self.env, says="another pull of tiny")
+        self.ok("models", "pull", "--from", TINY, "--name", "tiny", env=self.env)
+        self.assertEqual(self.staging(), [])
+
     def test_names_that_would_leave_the_folder(self):
         for name in ("../x", "a/b", ".hidden", ""):
             self.fails(2, "models", "pull", "--from", TINY, "--name", name, env=self.env)
@@ -66,10 +110,17 @@ class ModelsTest(EndToEnd):
     def test_address_that_is_not_https(self):
         self.fails(1, "models", "pull", "--url", "http://example.invalid/x.gguf", env=self.env, says="https")
         self.fails(1, "models", "pull", "--url", "file:///etc/x.gguf", env=self.env, says="https")
+        for host in ("127.0.0.1.evil.invalid", "localhost@evil.invalid", "localhost:80@evil.invalid", "localhosts",
+                     "127.0.0.1:x.invalid", "127.0.0.1\\@evil.invalid"):
+            self.fails(1, "models", "pull", "--url", f"http://{host}/x.gguf", env=self.env, says="only https")
 
     def test_missing_pip_is_explained(self):
-        self.fails(1, "models", "pull", MODEL, env={**self.env, "SURETY_PYTHON": self.path("no-python")}, says="pip")
+        self.fails(1, "models", "pull", MODEL, env={**self.env, "SURETY_PYTHON": self.path("no-python")},
+                   says=("SURETY_PYTHON", "no-python", "pip"))
         self.assertEqual(self.state(MODEL), "partial")
+        empty = self.path("bin")  # an empty value is none: python3 is looked for
+        os.mkdir(empty)
+        self.fails(1, "models", "pull", MODEL, env={**self.env, "SURETY_PYTHON": "", "PATH": empty}, says="python3-pip")
 
     def test_unwritable_folder(self):
         blocker = self.write("file", "")
