@@ -31,7 +31,7 @@ class FileSystem {
   virtual ~FileSystem() = default;
   virtual Result<std::unique_ptr<MappedFile>> Map(const std::string& path) = 0;
   virtual Result<std::string> ReadAll(const std::string& path, int64_t max_size_bytes) = 0;
-  // Replaces the file atomically: write beside it, sync, rename. Through a symbolic link the file behind it is replaced;
+  // Replaces the file atomically: write beside it, sync, rename. A symbolic link stays, the file behind it is replaced;
   // a device or pipe is written to. kInvalidArgument for a directory.
   virtual Status WriteAll(const std::string& path, std::string_view contents) = 0;
   virtual bool Exists(const std::string& path) = 0;

@@ -75,7 +75,7 @@ class ChatCommand final : public Command {
                    : fmt::format("the chat template of {} is not usable: {}", model_.model, why.message())));
     }
     api::GenerationRequest probe;
-    if (const Status status = sampling_.Apply(*opened->model.local, probe); !status.ok()) return ReportUsage(status);
+    if (const Status status = sampling_.Apply(*opened->model.local, probe); !status.ok()) return ReportFlagFault(status);
     Restart();
     return interactive ? Converse() : AnswerOnce(question);
   }

@@ -2,11 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace surety::cli {
 
+std::string_view FaultOfLogits(std::span<const float> logits) {
+  bool possible = false;
+  for (const float logit : logits) {
+    if (std::isnan(logit)) return "a value that is not a number";
+    if (logit == std::numeric_limits<float>::infinity()) return "an infinite value";
+    possible = possible || std::isfinite(logit);
+  }
+  return possible ? "" : "no finite value";
+}
+
 double LogSumExp(std::span<const float> logits) {
   const double top = *std::max_element(logits.begin(), logits.end());
+  if (std::isinf(top)) return top;  // only minus infinity, or an infinity that decides alone
   double sum = 0;
   for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - top);
   return top + std::log(sum);
@@ -23,9 +35,9 @@ double KlDivergence(std::span<const float> reference, std::span<const float> our
   for (size_t i = 0; i < reference.size(); ++i) {
     const double log_p = static_cast<double>(reference[i]) - reference_norm;
     const double p = std::exp(log_p);
-    if (p > 0) sum += p * (log_p - (static_cast<double>(ours[i]) - our_norm));
+    if (p != 0) sum += p * (log_p - (static_cast<double>(ours[i]) - our_norm));
   }
-  return std::max(0.0, sum);  // rounding may go a little below zero
+  return sum < 0 ? 0.0 : sum;  // rounding may go a little below zero; what is not a number stays so
 }
 
 int ArgMax(std::span<const float> logits) {

@@ -4,9 +4,13 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 namespace surety::cli {
 
+// What keeps logits from being a distribution: a value that is not a number, plus infinity, or minus infinity alone.
+// Empty if nothing does.
+std::string_view FaultOfLogits(std::span<const float> logits);
 // ln sum exp(x), without overflow.
 double LogSumExp(std::span<const float> logits);
 // Natural log of softmax(logits)[index].

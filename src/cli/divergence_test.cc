@@ -1,6 +1,7 @@
 #include "cli/divergence.h"
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -30,6 +31,21 @@ TEST(DivergenceTest, KlOfTwoCoinsIsTheClosedForm) {
   const std::vector<float> ours = {0.0f, 0.0f};
   const double expected = p * std::log(p / q) + (1 - p) * std::log((1 - p) / (1 - q));
   EXPECT_NEAR(KlDivergence(reference, ours), expected, 1e-7);
+}
+
+TEST(DivergenceTest, ImpossibleTokensCountNothingAndWhatIsNoNumberStaysSo) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_NEAR(KlDivergence(std::vector{0.0f, -inf}, std::vector{0.0f, 0.0f}), std::log(2.0), 1e-12);
+  EXPECT_TRUE(std::isnan(KlDivergence(std::vector{0.0f, nan}, std::vector{0.0f, 0.0f})));
+  EXPECT_EQ(LogSumExp(std::vector{-inf, -inf}), -inf);
+}
+
+TEST(DivergenceTest, LogitsThatAreNoDistributionAreFound) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(FaultOfLogits(std::vector{1.0f, -inf}), "");
+  EXPECT_NE(FaultOfLogits(std::vector{1.0f, nan}), "");
+  EXPECT_NE(FaultOfLogits(std::vector{1.0f, inf}), "");
+  EXPECT_NE(FaultOfLogits(std::vector{-inf, -inf}), "");
 }
 
 TEST(DivergenceTest, ArgMaxTakesTheLowestIndexOnTies) {

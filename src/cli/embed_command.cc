@@ -53,9 +53,11 @@ class EmbedCommand final : public Command {
   }
 
   int Run() override {
+    lines_.assign(texts_.size(), 0);
     if (file_) {
       if (const Status status = ReadTexts(); !status.ok()) return ReportFailure(status);
     }
+    if (texts_.empty() && file_) return ReportFailure(InvalidArgumentError(fmt::format("{}: no text in it", *file_)));
     if (texts_.empty()) return ReportUsage(InvalidArgumentError("give texts, or a file of them with -f"));
     if (const Status status = model_.Apply(); !status.ok()) return ReportUsage(status);
     auto opened = OpenModel(model_);
@@ -65,33 +67,43 @@ class EmbedCommand final : public Command {
           "{} is not an encoder; embeddings need one, such as all-MiniLM-L6-v2", model_.model)));
     }
     if (const Status status = Embed(*opened->local); !status.ok()) return ReportFailure(status);
-    Report(*opened);
+    if (const Status status = Report(*opened); !status.ok()) return ReportFailure(status);
     return kExitOk;
   }
 
  private:
   Status ReadTexts() {
     SURETY_ASSIGN_OR_RETURN(const std::string all, FileSystem::Real().ReadAll(*file_, kMaxFileBytes));
+    int line_number = 0;
     for (size_t at = 0; at < all.size();) {
+      ++line_number;
       const size_t end = std::min(all.find('\n', at), all.size());
       std::string line = all.substr(at, end - at);
       if (line.ends_with('\r')) line.pop_back();
-      if (!line.empty()) texts_.push_back(std::move(line));
+      if (line.find_first_not_of(" \t\v\f\r") != std::string::npos) {
+        texts_.push_back(std::move(line));
+        lines_.push_back(line_number);
+      }
       at = end + 1;
     }
     return OkStatus();
+  }
+
+  // "text 2", or where it stands in the file.
+  std::string Place(size_t i) const {
+    return lines_[i] > 0 ? fmt::format("{}, line {}: the text", *file_, lines_[i]) : fmt::format("text {}", i + 1);
   }
 
   Status Tokenize(const engine::LocalModel& local, std::vector<std::vector<int32_t>>& ids) {
     const auto limit = static_cast<size_t>(local.config().max_context);
     for (size_t i = 0; i < texts_.size(); ++i) {
       ids.push_back(local.tokenizer().Encode(texts_[i], /*trusted=*/false, {.add_special = true}));
-      if (ids[i].empty()) return InvalidArgumentError(fmt::format("text {} has no tokens", i + 1));
+      if (ids[i].empty()) return InvalidArgumentError(fmt::format("{} has no tokens", Place(i)));
       n_tokens_ += static_cast<int64_t>(std::min(ids[i].size(), limit));
       if (ids[i].size() <= limit) continue;
       if (!truncate_) {
-        return OutOfRangeError(fmt::format("text {} has {} tokens, but the model reads {} at most; --truncate cuts it",
-                                           i + 1, ids[i].size(), limit));
+        return OutOfRangeError(fmt::format("{} has {} tokens, but the model reads {} at most; --truncate cuts it",
+                                           Place(i), ids[i].size(), limit));
       }
       const int32_t last = ids[i].back();  // the closing separator stays
       ids[i].resize(limit);
@@ -117,7 +129,16 @@ class EmbedCommand final : public Command {
     return OkStatus();
   }
 
-  void Report(const OpenedModel& opened) {
+  // Cosines of text i with all texts.
+  Status CosineRow(size_t i, std::vector<double>& row) const {
+    if (Interrupted()) return CancelledError("interrupted");
+    row.clear();
+    for (const auto& other : vectors_) row.push_back(Cosine(vectors_[i], other));
+    return OkStatus();
+  }
+
+  Status Report(const OpenedModel& opened) {
+    std::vector<double> row;
     if (json_) {
       boost::json::object out = DescribeModel(opened);
       out["dimensions"] = vectors_[0].size();
@@ -126,31 +147,36 @@ class EmbedCommand final : public Command {
       out["peak_memory_bytes"] = PeakResidentBytes();
       boost::json::array embeddings, cosine;
       for (size_t i = 0; i < vectors_.size(); ++i) {
-        embeddings.push_back(boost::json::object{
-            {"text", texts_[i]}, {"embedding", boost::json::array(vectors_[i].begin(), vectors_[i].end())}});
-        boost::json::array row;
-        for (const auto& other : vectors_) row.push_back(Cosine(vectors_[i], other));
-        cosine.push_back(std::move(row));
+        boost::json::object entry = {{"text", texts_[i]}};
+        if (lines_[i] > 0) entry["line"] = lines_[i];
+        entry["embedding"] = boost::json::array(vectors_[i].begin(), vectors_[i].end());
+        embeddings.push_back(std::move(entry));
+        if (!cosine_) continue;
+        SURETY_RETURN_IF_ERROR(CosineRow(i, row));
+        cosine.push_back(boost::json::array(row.begin(), row.end()));
       }
       out["embeddings"] = std::move(embeddings);
       if (cosine_) out["cosine"] = std::move(cosine);
       PrintJson(out);
-      return;
+      return OkStatus();
     }
     for (size_t i = 0; i < vectors_.size(); ++i) {
       std::string line;
       if (cosine_) {
-        for (const auto& other : vectors_) line += fmt::format("{:8.4f}", Cosine(vectors_[i], other));
+        SURETY_RETURN_IF_ERROR(CosineRow(i, row));
+        for (const double value : row) line += fmt::format("{:8.4f}", value);
         Print("{}  {}\n", line, texts_[i]);
       } else {
         for (const float value : vectors_[i]) line += fmt::format("{}{}", line.empty() ? "" : " ", value);
         Print("{}\n", line);
       }
     }
+    return OkStatus();
   }
 
   ModelFlags model_;
   std::vector<std::string> texts_;
+  std::vector<int> lines_;  // of each text in the file; 0: from the command line
   std::optional<std::string> file_;
   bool cosine_ = false, truncate_ = false, json_ = false;
   std::vector<std::vector<float>> vectors_;

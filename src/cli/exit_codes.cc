@@ -40,6 +40,10 @@ int ReportUsage(const Status& status) {
   return kExitUsage;
 }
 
+int ReportFlagFault(const Status& status) {
+  return status.code() == StatusCode::kInvalidArgument ? ReportUsage(status) : ReportFailure(status);
+}
+
 void ReportWarning(std::string_view message) {
   ClearProgressLine();
   PrintError("surety: warning: {}\n", Printable(message));

@@ -17,6 +17,8 @@ inline constexpr int kExitInterrupted = 130;  // Ctrl-C or SIGTERM
 int ReportFailure(const Status& status);
 // The same for a mistake on the command line: kExitUsage.
 int ReportUsage(const Status& status);
+// For what depends on the model too: kInvalidArgument is the flag's fault (kExitUsage), all else a failure.
+int ReportFlagFault(const Status& status);
 void ReportWarning(std::string_view message);
 
 }  // namespace surety::cli

@@ -37,12 +37,20 @@ class InspectCommand final : public Command {
   int Run() override {
     const auto kv_type = KvTypeFromName(kv_type_);
     if (!kv_type) return ReportUsage(kv_type.error().WithContext("--kv-type"));
-    if (context_ < 0) return ReportUsage(InvalidArgumentError("--context: a number of tokens"));
+    if (context_ < 0) return ReportUsage(InvalidArgumentError(fmt::format("--context: {} is no count", context_)));
+    if (template_ && (json_ || tensors_ || digest_)) {
+      return ReportUsage(InvalidArgumentError("--template prints the template and nothing else: no --json, --tensors or "
+                                              "--digest with it (--json has it as chat_template)"));
+    }
     auto path = ResolveModel(model_);
     if (!path) return ReportFailure(path.error());
     auto source = model::OpenModelSource(FileSystem::Real(), *path);
     if (!source) return ReportFailure(source.error());
     if (template_) return PrintTemplate(**source);
+    if (const int limit = (*source)->config().max_context; context_ > limit) {
+      return ReportUsage(InvalidArgumentError(fmt::format("--context: {} tokens, but the model's limit is {}", context_,
+                                                          limit)));
+    }
     model::InspectOptions options;
     options.context = context_;
     options.kv_type = *kv_type;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -67,7 +68,7 @@ Result<KvType> KvFlags::Type() const {
 }
 
 Status KvFlags::Validate() const {
-  if (ctx < 1) return InvalidArgumentError(fmt::format("--ctx: {} is not a positive number of tokens", ctx));
+  if (ctx < 2) return InvalidArgumentError(fmt::format("--ctx: {} is too few; a prompt and an answer take 2 tokens", ctx));
   if (page_tokens < 16 || page_tokens % 16 != 0 || page_tokens > 4096) {
     return InvalidArgumentError(fmt::format("--page-tokens: {} is not a multiple of 16 from 16 to 4096", page_tokens));
   }
@@ -112,11 +113,21 @@ Result<OpenedEngine> OpenEngine(const ModelFlags& flags, const KvFlags& kv, int 
   return opened;
 }
 
+std::string ModelNameOf(const std::string& path) {
+  std::filesystem::path lexical = std::filesystem::path(path).lexically_normal();
+  if (!lexical.has_filename()) lexical = lexical.parent_path();  // "folder/"
+  std::string name = lexical.filename().string();
+  if (name.empty() || name == "." || name == "..") {
+    std::error_code error;
+    name = std::filesystem::weakly_canonical(path, error).filename().string();
+  }
+  if (name.ends_with(".gguf")) name.resize(name.size() - 5);
+  return name.empty() ? path : name;
+}
+
 boost::json::object DescribeModel(const OpenedModel& model) {
   boost::json::object out;
-  std::string name = model.path.substr(model.path.rfind('/') + 1);
-  if (name.ends_with(".gguf")) name.resize(name.size() - 5);
-  out["model"] = name;
+  out["model"] = ModelNameOf(model.path);
   out["path"] = model.path;
   out["architecture"] = model.local->config().architecture;
   out["isa"] = std::string(model.local->ops().name());

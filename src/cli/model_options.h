@@ -52,6 +52,9 @@ struct OpenedEngine {
 Result<OpenedModel> OpenModel(const ModelFlags& flags);
 Result<OpenedEngine> OpenEngine(const ModelFlags& flags, const KvFlags& kv, int max_rows);
 
+// The last part of a path, without ".gguf": what a report calls the model.
+std::string ModelNameOf(const std::string& path);
+
 // Fields that all reports share: model, path, architecture, isa, threads, load_seconds, weight_bytes.
 boost::json::object DescribeModel(const OpenedModel& model);
 

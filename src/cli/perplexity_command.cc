@@ -57,8 +57,11 @@ class PerplexityCommand final : public Command {
     if (file_ && reference_path_) {
       return ReportUsage(InvalidArgumentError("the tokens of --logits are the text: no -f"));
     }
-    if (context_ < 0 || context_ == 1 || max_tokens_ < 0) {
-      return ReportUsage(InvalidArgumentError("--context: at least 2 tokens, or 0; --max-tokens: a count"));
+    if (context_ < 0 || context_ == 1) {
+      return ReportUsage(InvalidArgumentError(fmt::format("--context: {} is neither 0 nor at least 2", context_)));
+    }
+    if (max_tokens_ < 0 || max_tokens_ == 1) {
+      return ReportUsage(InvalidArgumentError(fmt::format("--max-tokens: {} is neither 0 nor at least 2", max_tokens_)));
     }
     if (const Status status = kv_.Validate(); !status.ok()) return ReportUsage(status);
     if (const Status status = model_.Apply(); !status.ok()) return ReportUsage(status);
@@ -150,17 +153,19 @@ class PerplexityCommand final : public Command {
           return InternalError(fmt::format("a logit after token {} is not a finite number", index));
         }
       }
-      if (index + 1 < tokens_.size() && (index + 1) % static_cast<size_t>(context_) != 0) {
+      const bool predicts = index + 1 < tokens_.size() && (index + 1) % static_cast<size_t>(context_) != 0;
+      if (predicts) {
         log_probability_ += LogProbability(row, tokens_[index + 1]);
         ++n_predicted_;
       }
       if (reference_) {
         reference_->Row(static_cast<int64_t>(index), reference_row_);
+        if (const std::string_view fault = FaultOfLogits(reference_row_); !fault.empty()) {
+          return DataLossError(fmt::format("{}: row {} of logits has {}", *reference_path_, index, fault));
+        }
         divergences_.push_back(KlDivergence(reference_row_, row));
         if (ArgMax(reference_row_) == ArgMax(row)) ++n_agree_;
-        if (index + 1 < tokens_.size()) {
-          reference_log_probability_ += LogProbability(reference_row_, tokens_[index + 1]);
-        }
+        if (predicts) reference_log_probability_ += LogProbability(reference_row_, tokens_[index + 1]);
       }
       if (writer_) SURETY_RETURN_IF_ERROR(writer_->Append(row));
     }
@@ -190,7 +195,7 @@ class PerplexityCommand final : public Command {
         out["kl_p99"] = divergences_[std::min(n - 1, n * 99 / 100)];
         out["kl_max"] = divergences_.back();
         out["top1_agreement"] = Share(n_agree_, n);
-        if (tokens_.size() > 1) out["reference_cross_entropy"] = -Share(reference_log_probability_, tokens_.size() - 1);
+        out["reference_cross_entropy"] = -Share(reference_log_probability_, static_cast<size_t>(n_predicted_));
       }
       out["seconds"] = Rounded(seconds_);
       out["tok_per_s"] = Rounded(rate);

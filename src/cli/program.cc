@@ -1,11 +1,17 @@
 // The command line as a whole: subcommands, help, and what to say about a mistake.
+#include <cerrno>
 #include <clocale>
+#include <cmath>
+#include <cstdlib>
 #include <map>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <new>
 #include <sstream>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -20,6 +26,28 @@
 namespace surety::cli {
 namespace {
 
+// Why a text is no value of a number's type; empty if it is one. Left to itself the library would clamp or wrap what is
+// too large, and quote all values of a flag given twice as one.
+template <typename T>
+std::string FaultOf(const std::string& text) {
+  errno = 0;
+  char* end = nullptr;
+  bool good = true;
+  if constexpr (std::is_floating_point_v<T>) {
+    good = std::abs(std::strtod(text.c_str(), &end)) != HUGE_VAL || errno != ERANGE;
+  } else if constexpr (std::is_unsigned_v<T>) {
+    const unsigned long long value = std::strtoull(text.c_str(), &end, 0);
+    good = errno == 0 && text.find('-') == std::string::npos && std::in_range<T>(value);
+  } else {
+    const long long value = std::strtoll(text.c_str(), &end, 0);
+    good = errno == 0 && std::in_range<T>(value);
+  }
+  if (good && end != text.c_str() && *end == '\0') return {};
+  if constexpr (std::is_floating_point_v<T>) return fmt::format("'{}' is not a number that it can take", text);
+  return fmt::format("'{}' is not a whole number from {} to {}", text, std::numeric_limits<T>::min(),
+                     std::numeric_limits<T>::max());
+}
+
 class CliFlags final : public Flags {
  public:
   explicit CliFlags(CLI::App* app) : app_(app) {}
@@ -29,21 +57,16 @@ class CliFlags final : public Flags {
     app_->add_flag(names, value, help)->group(group_);
   }
   void Add(const std::string& names, int& value, const std::string& help) override { Option(names, value, help); }
-  void Add(const std::string& names, uint64_t& value, const std::string& help) override {
-    const auto not_negative = [](const std::string& text) {  // the parser would wrap it round
-      return text.starts_with('-') ? fmt::format("'{}' is not a number from 0 up", text) : std::string();
-    };
-    app_->add_option(names, value, help)->capture_default_str()->take_last()->group(group_)->check(not_negative);
-  }
+  void Add(const std::string& names, uint64_t& value, const std::string& help) override { Option(names, value, help); }
   void Add(const std::string& names, double& value, const std::string& help) override { Option(names, value, help); }
   void Add(const std::string& names, std::string& value, const std::string& help) override {
     Option(names, value, help);
   }
   void Add(const std::string& names, std::optional<int>& value, const std::string& help) override {
-    app_->add_option(names, value, help)->take_last()->group(group_);
+    app_->add_option(names, value, help)->take_last()->group(group_)->check(FaultOf<int>);
   }
   void Add(const std::string& names, std::optional<double>& value, const std::string& help) override {
-    app_->add_option(names, value, help)->take_last()->group(group_);
+    app_->add_option(names, value, help)->take_last()->group(group_)->check(FaultOf<double>);
   }
   void Add(const std::string& names, std::optional<std::string>& value, const std::string& help) override {
     app_->add_option(names, value, help)->take_last()->group(group_);
@@ -52,7 +75,8 @@ class CliFlags final : public Flags {
     app_->add_option(names, value, help)->allow_extra_args(false)->group(group_);
   }
   void Add(const std::string& names, std::vector<int>& value, const std::string& help) override {
-    app_->add_option(names, value, help)->delimiter(',')->allow_extra_args(false)->capture_default_str()->group(group_);
+    app_->add_option(names, value, help)->delimiter(',')->allow_extra_args(false)->capture_default_str()->group(group_)
+        ->check(FaultOf<int>);
   }
   void Positional(const std::string& name, std::string& value, bool required, const std::string& help) override {
     app_->add_option(name, value, help)->required(required);
@@ -65,7 +89,8 @@ class CliFlags final : public Flags {
   // Of a flag given twice the last one counts, as shells' aliases expect.
   template <typename T>
   void Option(const std::string& names, T& value, const std::string& help) {
-    app_->add_option(names, value, help)->capture_default_str()->take_last()->group(group_);
+    CLI::Option* option = app_->add_option(names, value, help)->capture_default_str()->take_last()->group(group_);
+    if constexpr (std::is_arithmetic_v<T>) option->check(FaultOf<T>);
   }
 
   CLI::App* app_;

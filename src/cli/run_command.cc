@@ -55,7 +55,7 @@ class RunCommand final : public Command {
     auto opened = OpenEngine(model_, kv_, /*max_rows=*/512);
     if (!opened) return ReportFailure(opened.error());
     auto request = MakeRequest(*opened->model.local);
-    if (!request) return ReportUsage(request.error());
+    if (!request) return ReportFlagFault(request.error());
     auto answer = Generate(*opened->engine, *request, /*keep=*/0, [this](std::string_view text) { Stream(text); });
     if (!answer) return ReportFailure(AddHint(answer.error()));
     Report(*opened, *request, *answer);
@@ -64,6 +64,10 @@ class RunCommand final : public Command {
 
  private:
   Status CheckFlags() const {
+    if (logprobs_ && !json_) return InvalidArgumentError("--logprobs goes into the report of --json");
+    if (logprobs_ && *logprobs_ < 0) {
+      return InvalidArgumentError(fmt::format("--logprobs: {} is not a number from 0 up", *logprobs_));
+    }
     SURETY_RETURN_IF_ERROR(kv_.Validate());
     SURETY_RETURN_IF_ERROR(sampling_.Validate());
     return model_.Apply();
@@ -76,7 +80,7 @@ class RunCommand final : public Command {
                                 model.chat_template_status().message()));
     }
     if (raw_ || model.chat_template() == nullptr) {
-      if (system_) return Error(FailedPreconditionError("--system: the model has no chat template"));
+      if (system_) return Error(InvalidArgumentError("--system: the model has no chat template"));
       request.prompt = *prompt_;
       request.has_prompt = true;
     } else {
@@ -85,6 +89,10 @@ class RunCommand final : public Command {
       request.has_messages = true;
     }
     request.n_logprobs = logprobs_.value_or(-1);
+    if (request.n_logprobs > model.config().vocab_size) {
+      return Error(InvalidArgumentError(fmt::format("--logprobs: {} is more than the model's {} tokens", *logprobs_,
+                                                    model.config().vocab_size)));
+    }
     SURETY_RETURN_IF_ERROR(sampling_.Apply(model, request));
     return request;
   }

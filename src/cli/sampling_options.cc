@@ -1,6 +1,7 @@
 #include "cli/sampling_options.h"
 
 #include <charconv>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -18,11 +19,11 @@ Result<std::pair<api::TokenId, float>> ParseBias(const std::string& text) {
     if (number < end && *number == '+') ++number;
     const auto value_part = std::from_chars(number, end, value);
     if (id_part.ec == std::errc() && id_part.ptr == text.data() + equals && value_part.ec == std::errc() &&
-        value_part.ptr == end) {
+        value_part.ptr == end && value < std::numeric_limits<float>::infinity()) {  // minus infinity: never
       return std::pair{id, value};
     }
   }
-  return Error(InvalidArgumentError(fmt::format("--logit-bias: '{}' is not of the form ID=VALUE, as in 42=-5", text)));
+  return Error(InvalidArgumentError(fmt::format("--logit-bias: '{}' is not of the form ID=VALUE, as in 42=-5 or 42=-inf", text)));
 }
 
 // "\n" and "\t" as people type them in a shell.
@@ -40,6 +41,22 @@ std::string Unescaped(const std::string& text) {
     out += text[i];
   }
   return out;
+}
+
+// The range of a parameter stands in SamplingParams::Validate alone. This puts the flag's name and what was typed in
+// front of it.
+template <typename T, typename Field>
+Status CheckRange(const char* flag, const std::optional<T>& value, Field api::SamplingParams::* field) {
+  if (!value) return OkStatus();
+  api::SamplingParams alone;
+  alone.*field = static_cast<Field>(*value);
+  const Status status = alone.Validate(std::numeric_limits<int>::max());
+  if (status.ok()) return status;
+  constexpr std::string_view kBefore = "but must be ";
+  const size_t range = status.message().find(kBefore);
+  if (range == std::string::npos) return status.WithContext(flag);
+  return InvalidArgumentError(fmt::format("{}: {} is not in its range, {}", flag, *value,
+                                          status.message().substr(range + kBefore.size())));
 }
 
 float Chosen(const std::optional<double>& flag, const std::optional<double>& model, double otherwise) {
@@ -72,9 +89,23 @@ Status SamplingFlags::Validate() const {
   for (const std::string& text : logit_bias) {
     if (auto bias = ParseBias(text); !bias) return bias.error();
   }
-  if (max_tokens < -1) {
-    return InvalidArgumentError(fmt::format("--max-tokens: {} is neither -1 nor a count", max_tokens));
+  if (max_tokens < 1 && max_tokens != -1) {
+    return InvalidArgumentError(fmt::format("--max-tokens: {} is neither -1 nor a number from 1 up", max_tokens));
   }
+  if (max_tokens != -1 && min_tokens > max_tokens) {
+    return InvalidArgumentError(fmt::format("--min-tokens: {} is more than --max-tokens, {}", min_tokens, max_tokens));
+  }
+  using Params = api::SamplingParams;
+  SURETY_RETURN_IF_ERROR(CheckRange("--temperature", temperature, &Params::temperature));
+  SURETY_RETURN_IF_ERROR(CheckRange("--top-k", top_k, &Params::top_k));
+  SURETY_RETURN_IF_ERROR(CheckRange("--top-p", top_p, &Params::top_p));
+  SURETY_RETURN_IF_ERROR(CheckRange("--min-p", min_p, &Params::min_p));
+  SURETY_RETURN_IF_ERROR(CheckRange("--typical-p", typical_p, &Params::typical_p));
+  SURETY_RETURN_IF_ERROR(CheckRange("--repetition-penalty", repetition_penalty, &Params::repetition_penalty));
+  SURETY_RETURN_IF_ERROR(CheckRange("--repetition-window", repetition_window, &Params::repetition_window));
+  SURETY_RETURN_IF_ERROR(CheckRange("--frequency-penalty", frequency_penalty, &Params::frequency_penalty));
+  SURETY_RETURN_IF_ERROR(CheckRange("--presence-penalty", presence_penalty, &Params::presence_penalty));
+  SURETY_RETURN_IF_ERROR(CheckRange("--min-tokens", std::optional(min_tokens), &Params::min_tokens));
   for (const std::string& text : stop) {
     if (text.empty()) return InvalidArgumentError("--stop: the text is empty");
   }
@@ -97,12 +128,20 @@ Status SamplingFlags::Apply(const engine::LocalModel& model, api::GenerationRequ
   sampling.seed = seed;
   for (const std::string& text : logit_bias) {
     SURETY_ASSIGN_OR_RETURN(auto bias, ParseBias(text));
+    if (const int vocab = model.config().vocab_size; bias.first < 0 || bias.first >= vocab) {
+      return InvalidArgumentError(fmt::format("--logit-bias: token {} is not one of the model's, 0 to {}", bias.first,
+                                              vocab - 1));
+    }
     sampling.logit_bias.push_back(bias);
   }
   request.max_tokens = max_tokens;
   for (const std::string& text : stop) request.stop.push_back(Unescaped(text));
   request.ignore_end_of_text = ignore_eos;
-  return sampling.Validate(model.config().vocab_size);
+  // The flags are in their ranges (Validate): what is not comes from the model.
+  const Status status = sampling.Validate(model.config().vocab_size);
+  if (status.ok()) return status;
+  return DataLossError(fmt::format("what the model recommends cannot be used: {}; set it with its flag",
+                                   status.message()));
 }
 
 }  // namespace surety::cli

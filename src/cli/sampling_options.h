@@ -2,7 +2,7 @@
 //
 // What the user does not set comes from the model's own recommendation (generation_config.json or GGUF's
 // general.sampling.*), else it is greedy: temperature 0.
-// Errors: kInvalidArgument naming the flag or parameter, its value and its range.
+// Errors: kInvalidArgument naming the flag, its value and its range; kDataLoss for a recommendation out of range.
 #pragma once
 
 #include <optional>
@@ -29,7 +29,7 @@ struct SamplingFlags {
   void Declare(Flags& flags);
   // What can be checked without a model.
   Status Validate() const;
-  // Fills sampling, max_tokens, stop and ignore_end_of_text.
+  // Precondition: Validate() is ok. Fills sampling, max_tokens, stop and ignore_end_of_text.
   Status Apply(const engine::LocalModel& model, api::GenerationRequest& request) const;
 };
 

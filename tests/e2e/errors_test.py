@@ -25,9 +25,30 @@ class UsageTest(EndToEnd):
                             ("--min-p", "1.5"), ("--typical-p", "0"), ("--repetition-penalty", "0"),
                             ("--kv-type", "f8"), ("--page-tokens", "17"), ("--ctx", "0"), ("--threads", "-2"),
                             ("--isa", "mmx"), ("--logit-bias", "x"), ("--logit-bias", "99999999=1"),
-                            ("--max-tokens", "-7")):
+                            ("--max-tokens", "-7"), ("--max-tokens", "0"), ("--ctx", "1"), ("--logprobs", "-1"),
+                            ("--logprobs", "99999999"), ("--seed", "18446744073709551616"), ("--logit-bias", "5=inf"),
+                            ("--logit-bias", "5=nan"), ("--logit-bias", "5=1e99"), ("--logit-bias", "-5=1"),
+                            ("--repetition-window", "-2"), ("--min-tokens", "-1"), ("--top-k", "2147483648"),
+                            ("--top-k", "1.5"), ("--presence-penalty", "101"), ("--temperature", "1e999")):
             with self.subTest(flag=flag, value=value):
-                self.fails(2, *run, flag, value, says=value.split("=")[0])
+                self.fails(2, *run, "--json", flag, value, says=(f"{flag}: ", value.split("=")[0]))
+        self.ok(*run, "--logit-bias", "5=-inf", "--seed", "18446744073709551615")
+
+    def test_a_number_is_quoted_as_it_was_typed(self):
+        run = ("run", "-m", MODEL, "-p", "x", "-n", "1")
+        self.assertNotIn(".0", self.fails(2, *run, "--top-k", "-1", says="--top-k: -1 is not").err)
+        self.fails(2, *run, "--top-k", "3", "--top-k", "2147483648", says="--top-k: '2147483648'")
+        self.fails(2, *run, "--seed", "3", "--seed", "x", says="--seed: 'x'")
+        self.fails(2, "bench", "--prompt", "16,x", says="--prompt: 'x'")
+
+    def test_flags_that_do_not_go_together(self):
+        run = ("run", "-m", MODEL, "-p", "x", "-n", "4")
+        self.fails(2, *run, "--logprobs", "1", says=("--logprobs", "--json"))
+        self.fails(2, *run, "--min-tokens", "5", says=("--min-tokens: 5", "--max-tokens"))
+        self.fails(2, "inspect", MODEL, "--template", "--json", says="--template")
+        self.fails(2, "inspect", MODEL, "--context", "999999999", says=("--context", "8192"))
+        self.fails(2, "models", "--json", "list", says="--json: flags come after the whole command, surety models list")
+        self.fails(2, "perplexity", "-f", "x", "--max-tokens", "-1", says="--max-tokens: -1")
 
     def test_missing_arguments(self):
         self.fails(2, "run", "-m", MODEL, says="-p")
@@ -97,6 +118,7 @@ class ContextTest(EndToEnd):
         self.fails(1, "perplexity", "-m", MODEL, "-f", self.path("absent.txt"), says="absent.txt")
         self.fails(1, "perplexity", "-m", MODEL, "--logits", self.write("bad.safetensors", b"x" * 40), says="bad")
         self.fails(1, "embed", "-m", MODEL, "text", says="encoder")
+        self.fails(1, "embed", "-f", self.write("empty.txt", "\n  \n"), says=("empty.txt", "no text"))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Every --json report: parses, has the fields that docs/cli.md documents, and no others."""
 
-import json
 import math
 import os
 import re
+import struct
 
 import common
 from common import MODEL, EndToEnd, surety
@@ -85,6 +85,35 @@ class ReportTest(EndToEnd):
         report = self.report("perplexity", "-m", MODEL, "-f", text, "--max-tokens", 64, "--context", 16)
         self.assertEqual((report["predicted_tokens"], report["context"]), (60, 16))
 
+    def test_both_cross_entropies_are_over_the_same_tokens(self):
+        text = self.write("text.txt", "The sun rises in the east and sets in the west. " * 8)
+        logits = self.path("logits.safetensors")
+        for context in (64, 16, 5):
+            cut = ("perplexity", "-m", MODEL, "--context", context)
+            self.ok(*cut, "-f", text, "--max-tokens", 64, "--write-logits", logits)
+            report = self.report(*cut, "--logits", logits)
+            self.assertAlmostEqual(report["reference_cross_entropy"], report["cross_entropy"], places=6)
+
+    def test_reference_rows_that_are_no_distribution_are_named(self):
+        text = self.write("text.txt", "The sun rises in the east.")
+        logits = self.path("logits.safetensors")
+        vocab = self.report("inspect", MODEL)["vocab"]
+        tokens = self.report("perplexity", "-m", MODEL, "-f", text, "--write-logits", logits)["tokens"]
+        self.assertGreater(tokens, 4)
+        for values in ((math.nan,), (math.inf,), (-math.inf,) * vocab):
+            with open(logits, "rb") as f:
+                contents = bytearray(f.read())
+            at = len(contents) - (tokens - 3) * vocab * 4
+            contents[at:at + 4 * len(values)] = struct.pack(f"<{len(values)}f", *values)
+            self.fails(1, "perplexity", "-m", MODEL, "--json", "--logits", self.write("bad.safetensors", bytes(contents)),
+                       says=("bad.safetensors", "row 3"))
+
+    def test_model_in_a_folder_with_a_slash_has_a_name(self):
+        found = surety("models", "path", "all-MiniLM-L6-v2")
+        if found.code != 0:
+            self.skipTest("all-MiniLM-L6-v2 is not on this machine")
+        self.assertEqual(self.report("embed", "-m", found.out.strip() + "/", "x")["model"], "all-MiniLM-L6-v2")
+
     def test_inspect(self):
         report = self.report("inspect", MODEL)
         self.assertEqual(report["architecture"], "llama")
@@ -109,13 +138,16 @@ class ReportTest(EndToEnd):
         near, far = report["cosine"][0][1], report["cosine"][0][2]
         self.assertGreater(near, far + 0.2)
         self.assertAlmostEqual(sum(x * x for x in report["embeddings"][0]["embedding"]), 1, places=4)
+        self.assertNotIn("cosine", self.report("embed", *texts))
 
-    def test_embed_with_a_tiny_model_from_a_file(self):
-        lines = self.write("lines.txt", "one\n\ntwo\n")
-        outcome = surety("embed", "-m", os.path.join(common.TESTDATA, "tiny", "bert"), "-f", lines, "--json")
-        if outcome.code == 1 and "tokenizer" in outcome.err:
-            self.skipTest("the tiny model has no tokenizer")
-        self.assertEqual(len(json.loads(outcome.out)["embeddings"]), 2)
+    def test_embed_lines_of_a_file_keep_their_numbers(self):
+        if surety("models", "path", "all-MiniLM-L6-v2").code != 0:
+            self.skipTest("all-MiniLM-L6-v2 is not on this machine")
+        lines = self.write("lines.txt", "one\n\n  \ntwo\r\n\nthree")
+        embeddings = self.report("embed", "zero", "-f", lines)["embeddings"]
+        self.assertEqual([(entry.get("line"), entry["text"]) for entry in embeddings],
+                         [(None, "zero"), (1, "one"), (4, "two"), (6, "three")])
+        self.fails(1, "embed", "-f", self.write("long.txt", "a\n\n" + "word " * 2000), says=("long.txt", "line 3"))
 
 
 if __name__ == "__main__":
