@@ -1,5 +1,7 @@
 // surety bench: speed of prefill and decode at several depths and batch sizes, held against the machine's roofs.
 #include <algorithm>
+#include <limits>
+#include <set>
 #include <thread>
 
 #include <fmt/format.h>
@@ -71,10 +73,12 @@ class BenchCommand final : public Command {
     if (opened->local->config().encoder) {
       return ReportFailure(FailedPreconditionError("bench measures decoders; this model is an encoder"));
     }
+    const std::vector<Case> cases = Cases(opened->local->config().max_context);
+    if (const Status status = CheckMemory(opened->local->config(), cases); !status.ok()) return ReportFailure(status);
     roofs_ = MeasureRoofs(opened->local->executor(), quick_roofs_);
     work_.emplace(opened->local->source(), opened->local->model(), *kv_.Type());
     if (!json_) PrintHead(*opened);
-    for (const Case& what : Cases(opened->local->config().max_context)) {
+    for (const Case& what : cases) {
       auto measured = Measure(opened->local->model(), what);
       if (!measured) return ReportFailure(measured.error());
       if (!json_) PrintRow(*measured);
@@ -114,15 +118,34 @@ class BenchCommand final : public Command {
         }
       }
     }
+    std::set<std::pair<int, int>> told;  // how many sequences there are makes no difference
     std::erase_if(cases, [&](const Case& c) {
       const bool too_long = c.depth + c.tokens > max_context;
-      if (too_long) {
+      if (too_long && told.emplace(c.tokens, c.depth).second) {
         ReportWarning(fmt::format("{} tokens at depth {} do not fit the model's context of {}: left out", c.tokens,
                                   c.depth, max_context));
       }
       return too_long;
     });
     return cases;
+  }
+
+  // Refuses, before anything is measured, what the largest case's cache and logits would not have room for.
+  Status CheckMemory(const model::ModelConfig& config, const std::vector<Case>& cases) const {
+    const int64_t available = AvailableMemoryBytes();
+    const double page_bytes = static_cast<double>(config.KvLayoutFor(*kv_.Type(), kv_.page_tokens).PageStrideBytes());
+    for (const Case& what : cases) {
+      const int pages_each = (what.depth + what.tokens + kv_.page_tokens - 1) / kv_.page_tokens;
+      const double kv_bytes = page_bytes * pages_each * what.sequences;
+      const double bytes = kv_bytes + 4.0 * what.sequences * config.vocab_size;
+      const bool too_many_pages = int64_t{pages_each} * what.sequences > std::numeric_limits<int>::max();
+      if (!too_many_pages && (available < 0 || bytes <= static_cast<double>(available))) continue;
+      return ResourceExhaustedError(fmt::format("{} takes {} of memory, {} for keys and values, but {} is available",
+                                                Name(what), HumanBytes(static_cast<int64_t>(bytes)),
+                                                HumanBytes(static_cast<int64_t>(kv_bytes)),
+                                                HumanBytes(std::max<int64_t>(available, 0))));
+    }
+    return OkStatus();
   }
 
   Result<Measured> Measure(model::Model& model, const Case& what) {

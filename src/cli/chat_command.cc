@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
+#include "base/function_ref.h"
 #include "base/memory_info.h"
 #include "base/nearest_name.h"
 #include "cli/command.h"
@@ -75,7 +76,8 @@ class ChatCommand final : public Command {
                    : fmt::format("the chat template of {} is not usable: {}", model_.model, why.message())));
     }
     api::GenerationRequest probe;
-    if (const Status status = sampling_.Apply(*opened->model.local, probe); !status.ok()) return ReportFlagFault(status);
+    const Status sampling = sampling_.Apply(*opened->model.local, probe);
+    if (!sampling.ok()) return ReportFlagFault(sampling);
     Restart();
     return interactive ? Converse() : AnswerOnce(question);
   }
@@ -87,14 +89,20 @@ class ChatCommand final : public Command {
     return model_.Apply();
   }
 
-  // Without a terminal: a line from standard input, else --first, else the default. With --first the input is only
-  // waited for briefly, since it may be a pipe that nobody writes to.
+  // Without a terminal: the first line with text from standard input, and those that it goes on in; else --first, else
+  // the default. With --first the input is only waited for briefly, since it may be a pipe that nobody writes to.
   Status ReadOneQuestion(std::string& question) {
-    const LineOutcome outcome = reader_.Next(question, first_ ? kStdinWaitMs : -1);
+    LineOutcome outcome = LineOutcome::kLine;
+    while (outcome == LineOutcome::kLine && IsBlank(question)) {
+      question.clear();
+      outcome = ReadWholeLine(question, first_ ? kStdinWaitMs : -1, [](std::string_view) {});
+    }
     if (outcome == LineOutcome::kInterrupted) return CancelledError("interrupted");
-    if (outcome != LineOutcome::kLine || question.empty()) question = first_.value_or(std::string(kDefaultQuestion));
+    if (IsBlank(question)) question = first_.value_or(std::string(kDefaultQuestion));
     return OkStatus();
   }
+
+  static bool IsBlank(const std::string& line) { return line.find_first_not_of(" \t\n") == std::string::npos; }
 
   int AnswerOnce(const std::string& question) {
     if (!json_) Print("> {}\n", question);
@@ -136,7 +144,7 @@ class ChatCommand final : public Command {
       }
       if (outcome == LineOutcome::kEnd) break;
       interrupts = 0;
-      if (line.find_first_not_of(" \t") == std::string::npos) continue;
+      if (IsBlank(line)) continue;
       if (line[0] == '/') {
         if (!DoSlash(line)) return kExitOk;
       } else if (const Status status = Ask(line); !status.ok()) {
@@ -150,13 +158,22 @@ class ChatCommand final : public Command {
   }
 
   LineOutcome ReadLine(std::string& line) {
-    std::string_view prompt = "> ";
-    while (true) {
+    return ReadWholeLine(line, /*timeout_ms=*/-1, [](std::string_view prompt) {
       Print("{}{}{}", Bold(), prompt, Plain());
       FlushOutput();
+    });
+  }
+
+  // A line and, after a backslash at its end, the next one. `ask` is called before each. Input that ends after a
+  // backslash ends the line, too.
+  LineOutcome ReadWholeLine(std::string& line, int timeout_ms, FunctionRef<void(std::string_view)> ask) {
+    std::string_view prompt = "> ";
+    while (true) {
+      ask(prompt);
       std::string part;
-      const LineOutcome outcome = reader_.Next(part);
-      if (outcome != LineOutcome::kLine) return outcome;
+      const LineOutcome outcome = reader_.Next(part, timeout_ms);
+      const bool goes_on = !line.empty();
+      if (outcome != LineOutcome::kLine) return goes_on && outcome == LineOutcome::kEnd ? LineOutcome::kLine : outcome;
       line += part;
       if (!line.ends_with('\\')) return outcome;
       line.back() = '\n';

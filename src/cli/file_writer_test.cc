@@ -6,6 +6,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
+#include <span>
 #include <string_view>
 
 #include <gtest/gtest.h>

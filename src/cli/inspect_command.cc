@@ -39,8 +39,8 @@ class InspectCommand final : public Command {
     if (!kv_type) return ReportUsage(kv_type.error().WithContext("--kv-type"));
     if (context_ < 0) return ReportUsage(InvalidArgumentError(fmt::format("--context: {} is no count", context_)));
     if (template_ && (json_ || tensors_ || digest_)) {
-      return ReportUsage(InvalidArgumentError("--template prints the template and nothing else: no --json, --tensors or "
-                                              "--digest with it (--json has it as chat_template)"));
+      return ReportUsage(InvalidArgumentError("--template prints the template and nothing else: no --json, --tensors, "
+                                              "--digest with it (--json has it, as chat_template)"));
     }
     auto path = ResolveModel(model_);
     if (!path) return ReportFailure(path.error());

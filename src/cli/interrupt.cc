@@ -1,7 +1,11 @@
 #include "cli/interrupt.h"
 
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
 
 #include "cli/exit_codes.h"
 
@@ -11,16 +15,23 @@ namespace {
 volatile sig_atomic_t g_interrupts = 0;
 volatile sig_atomic_t g_terminated = 0;
 
+int g_descriptor = -1;  // an eventfd
+
 void OnSignal(int signal_number) {
+  const int error = errno;
   if (signal_number == SIGTERM) g_terminated = 1;
   const sig_atomic_t count = g_interrupts + 1;
   g_interrupts = count;
   if (count >= 3) _exit(kExitInterrupted);
+  const uint64_t one = 1;
+  if (write(g_descriptor, &one, sizeof(one)) < 0) errno = 0;  // full: whoever waits is woken already
+  errno = error;
 }
 
 }  // namespace
 
 void InstallInterruptHandlers() {
+  if (g_descriptor < 0) g_descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   struct sigaction action = {};
   action.sa_handler = OnSignal;
   sigemptyset(&action.sa_mask);
@@ -31,6 +42,18 @@ void InstallInterruptHandlers() {
 
 bool Interrupted() { return g_interrupts > 0; }
 bool Terminated() { return g_terminated != 0; }
-void ClearInterrupt() { g_interrupts = 0; }
+
+void ClearInterrupt() {
+  g_interrupts = 0;
+  ForgetWakeUps();  // after the flag: an interrupt that comes between the two is still seen by Interrupted()
+}
+
+int InterruptDescriptor() { return g_descriptor; }
+
+void ForgetWakeUps() {
+  uint64_t count = 0;
+  while (read(g_descriptor, &count, sizeof(count)) < 0 && errno == EINTR) {
+  }
+}
 
 }  // namespace surety::cli

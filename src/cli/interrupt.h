@@ -15,4 +15,10 @@ bool Terminated();
 // The interrupt has been answered.
 void ClearInterrupt();
 
+// Becomes readable on an interrupt, for poll beside what is waited for: one that comes between a look at Interrupted()
+// and the poll is not missed. Look at Interrupted() before each poll. -1 if the system has none to give.
+int InterruptDescriptor();
+// It is readable no longer; for a wake-up whose interrupt has been answered. Look at Interrupted() afterwards.
+void ForgetWakeUps();
+
 }  // namespace surety::cli

@@ -68,7 +68,7 @@ Result<KvType> KvFlags::Type() const {
 }
 
 Status KvFlags::Validate() const {
-  if (ctx < 2) return InvalidArgumentError(fmt::format("--ctx: {} is too few; a prompt and an answer take 2 tokens", ctx));
+  if (ctx < 2) return InvalidArgumentError(fmt::format("--ctx: {} is too few; a prompt and an answer take two", ctx));
   if (page_tokens < 16 || page_tokens % 16 != 0 || page_tokens > 4096) {
     return InvalidArgumentError(fmt::format("--page-tokens: {} is not a multiple of 16 from 16 to 4096", page_tokens));
   }

@@ -161,7 +161,9 @@ class PullCommand final : public Command {
   int Report(const std::string& name, const Result<std::string>& path) {
     if (!path) {
       const int code = ReportFailure(path.error());
-      if (code == kExitInterrupted) PrintError("surety: what was fetched is kept; the same command goes on\n");
+      if (code == kExitInterrupted && !from_) {
+        PrintError("surety: what was fetched is kept; the same command goes on\n");
+      }
       return code;
     }
     if (json_) {

@@ -58,10 +58,10 @@ class PerplexityCommand final : public Command {
       return ReportUsage(InvalidArgumentError("the tokens of --logits are the text: no -f"));
     }
     if (context_ < 0 || context_ == 1) {
-      return ReportUsage(InvalidArgumentError(fmt::format("--context: {} is neither 0 nor at least 2", context_)));
+      return ReportUsage(InvalidArgumentError(fmt::format("--context: {} is not 0 and below 2", context_)));
     }
     if (max_tokens_ < 0 || max_tokens_ == 1) {
-      return ReportUsage(InvalidArgumentError(fmt::format("--max-tokens: {} is neither 0 nor at least 2", max_tokens_)));
+      return ReportUsage(InvalidArgumentError(fmt::format("--max-tokens: {} is not 0 and below 2", max_tokens_)));
     }
     if (const Status status = kv_.Validate(); !status.ok()) return ReportUsage(status);
     if (const Status status = model_.Apply(); !status.ok()) return ReportUsage(status);

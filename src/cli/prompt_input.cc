@@ -15,12 +15,30 @@ namespace {
 
 constexpr size_t kMaxPromptBytes = 64 << 20;
 
+enum class InputState { kReady, kTimeout, kInterrupted };
+
+// Waits until a read of standard input would answer at once. The interrupts' own descriptor is waited for as well: a
+// signal may come just before the wait, or to another thread, and would end no wait by itself.
+InputState WaitForInput(int timeout_ms) {
+  while (true) {
+    if (Interrupted()) return InputState::kInterrupted;
+    pollfd waiting[] = {{STDIN_FILENO, POLLIN, 0}, {InterruptDescriptor(), POLLIN, 0}};
+    const int ready = poll(waiting, 2, timeout_ms);
+    if (ready == 0) return InputState::kTimeout;
+    if (ready < 0 && errno != EINTR) return InputState::kReady;  // the read will tell
+    if (Interrupted()) return InputState::kInterrupted;
+    if (ready > 0 && waiting[0].revents != 0) return InputState::kReady;
+    ForgetWakeUps();
+  }
+}
+
 }  // namespace
 
 Result<std::string> ReadPromptFromStdin() {
   std::string text;
   char piece[65536];
   while (true) {
+    if (WaitForInput(-1) == InputState::kInterrupted) return Error(CancelledError("interrupted"));
     const ssize_t n = read(STDIN_FILENO, piece, sizeof(piece));
     if (n == 0) break;
     if (n < 0) {
@@ -45,15 +63,9 @@ LineOutcome LineReader::Next(std::string& line, int timeout_ms) {
       return LineOutcome::kLine;
     }
     if (ended_ || held_.size() > kMaxPromptBytes) return LineOutcome::kEnd;
-    if (Interrupted()) return LineOutcome::kInterrupted;
-    pollfd waiting = {STDIN_FILENO, POLLIN, 0};
-    const int ready = poll(&waiting, 1, timeout_ms);
-    if (ready == 0) return LineOutcome::kTimeout;
-    if (ready < 0) {
-      if (Interrupted()) return LineOutcome::kInterrupted;
-      if (errno == EINTR) continue;
-      return LineOutcome::kEnd;
-    }
+    const InputState state = WaitForInput(timeout_ms);
+    if (state == InputState::kInterrupted) return LineOutcome::kInterrupted;
+    if (state == InputState::kTimeout) return LineOutcome::kTimeout;
     char piece[4096];
     const ssize_t n = read(STDIN_FILENO, piece, sizeof(piece));
     if (n < 0 && Interrupted()) return LineOutcome::kInterrupted;

@@ -23,7 +23,8 @@ Result<std::pair<api::TokenId, float>> ParseBias(const std::string& text) {
       return std::pair{id, value};
     }
   }
-  return Error(InvalidArgumentError(fmt::format("--logit-bias: '{}' is not of the form ID=VALUE, as in 42=-5 or 42=-inf", text)));
+  return Error(InvalidArgumentError(
+      fmt::format("--logit-bias: '{}' is not of the form ID=VALUE, as in 42=-5 or 42=-inf", text)));
 }
 
 // "\n" and "\t" as people type them in a shell.

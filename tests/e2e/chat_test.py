@@ -143,6 +143,16 @@ class NoTerminalTest(EndToEnd):
         self.assertGreater(len(outcome.out.split("\n", 1)[1].strip()), 5)
         self.assertIn("tok/s", outcome.err)
 
+    def test_blank_lines_before_the_question_are_passed_over(self):
+        outcome = self.ok("chat", "-m", MODEL, "-n", 4, stdin="\n  \n\r\nWhat is a mutex?\n")
+        self.assertTrue(outcome.out.startswith("> What is a mutex?\n"), outcome.out)
+
+    def test_a_backslash_at_the_end_goes_on_in_the_next_line(self):
+        def question(text):
+            return self.ok("chat", "-m", MODEL, "-n", 1, "--json", stdin=text).json()["question"]
+        self.assertEqual(question("What is\\\na mutex\\\r\nhere?\nignored\n"), "What is\na mutex\nhere?")
+        self.assertEqual(question("What is a mutex?\\"), "What is a mutex?\n")
+
     def test_empty_input_means_the_default_question(self):
         self.assertTrue(self.ok("chat", "-m", MODEL, "-n", 4).out.startswith("> "))
 

@@ -2,6 +2,7 @@
 """Bad command lines and bad files: a message that says what was wrong, the right exit code, never a crash."""
 
 import os
+import time
 
 import common
 from common import MODEL, EndToEnd, model_path
@@ -60,6 +61,20 @@ class UsageTest(EndToEnd):
     def test_help_and_version_succeed(self):
         for args in (("--help",), ("--version",), ("version",), ("run", "--help"), ("models", "pull", "--help")):
             self.assertTrue(self.ok(*args).out)
+
+
+class BenchTest(EndToEnd):
+    def test_what_does_not_fit_memory_is_refused_before_anything_is_measured(self):
+        start = time.monotonic()
+        refused = self.fails(1, "bench", "-m", MODEL, "--sequences", "1,999999",
+                             says=("tg64 x 999999", "GB", "available"))
+        self.assertLess(time.monotonic() - start, 10)
+        self.assertEqual(refused.out, "")
+
+    def test_what_does_not_fit_the_context_is_told_once(self):
+        err = self.ok("bench", "-m", MODEL, "--prompt", "0", "--gen", "2", "--depth", "8191,16", "--sequences", "1,2",
+                      "-r", "1", "--quick-roofs").err
+        self.assertEqual(err.count("do not fit"), 1, err)
 
 
 class FileTest(EndToEnd):

@@ -105,8 +105,8 @@ class ReportTest(EndToEnd):
                 contents = bytearray(f.read())
             at = len(contents) - (tokens - 3) * vocab * 4
             contents[at:at + 4 * len(values)] = struct.pack(f"<{len(values)}f", *values)
-            self.fails(1, "perplexity", "-m", MODEL, "--json", "--logits", self.write("bad.safetensors", bytes(contents)),
-                       says=("bad.safetensors", "row 3"))
+            bad = self.write("bad.safetensors", bytes(contents))
+            self.fails(1, "perplexity", "-m", MODEL, "--json", "--logits", bad, says=("bad.safetensors", "row 3"))
 
     def test_model_in_a_folder_with_a_slash_has_a_name(self):
         found = surety("models", "path", "all-MiniLM-L6-v2")
