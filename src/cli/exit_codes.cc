@@ -1,5 +1,8 @@
 #include "cli/exit_codes.h"
 
+#include <exception>
+#include <new>
+
 #include <fmt/core.h>
 
 #include "cli/output.h"
@@ -42,6 +45,16 @@ int ReportUsage(const Status& status) {
 
 int ReportFlagFault(const Status& status) {
   return status.code() == StatusCode::kInvalidArgument ? ReportUsage(status) : ReportFailure(status);
+}
+
+int Guarded(FunctionRef<int()> work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return ReportFailure(ResourceExhaustedError("out of memory"));
+  } catch (const std::exception& error) {
+    return ReportFailure(InternalError(fmt::format("internal error: {}", error.what())));
+  }
 }
 
 void ReportWarning(std::string_view message) {

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "base/function_ref.h"
 #include "base/status.h"
 
 namespace surety::cli {
@@ -19,6 +20,9 @@ int ReportFailure(const Status& status);
 int ReportUsage(const Status& status);
 // For what depends on the model too: kInvalidArgument is the flag's fault (kExitUsage), all else a failure.
 int ReportFlagFault(const Status& status);
+// The last guard: what `work` answers, or kExitFailure with a report of the exception that came out of it. Commands
+// report their failures themselves, so that is memory that ran out, or a mistake of the program.
+int Guarded(FunctionRef<int()> work);
 void ReportWarning(std::string_view message);
 
 }  // namespace surety::cli

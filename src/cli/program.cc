@@ -3,11 +3,8 @@
 #include <clocale>
 #include <cmath>
 #include <cstdlib>
-#include <map>
-#include <exception>
 #include <limits>
 #include <memory>
-#include <new>
 #include <sstream>
 #include <string>
 #include <type_traits>
@@ -239,25 +236,13 @@ int RunCommandLine(int argc, char** argv) {
   return program.Run(argc, argv);
 }
 
-// The last guard: a command reports its failures itself, so what comes here is a mistake of the program, or memory that
-// ran out where nobody expected it.
-int RunGuarded(int argc, char** argv) {
-  try {
-    return RunCommandLine(argc, argv);
-  } catch (const std::bad_alloc&) {
-    return ReportFailure(ResourceExhaustedError("out of memory"));
-  } catch (const std::exception& error) {
-    return ReportFailure(InternalError(fmt::format("internal error: {}", error.what())));
-  }
-}
-
 }  // namespace
 
 int RunProgram(int argc, char** argv) {
   std::setlocale(LC_CTYPE, "");
   OccupyClosedStreams();
   InstallInterruptHandlers();
-  const int code = RunGuarded(argc, argv);
+  const int code = Guarded([&] { return RunCommandLine(argc, argv); });
   const Status written = CheckOutput();
   if (written.ok()) return code;
   ReportFailure(written);

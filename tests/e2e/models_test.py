@@ -114,6 +114,17 @@ class ModelsTest(EndToEnd):
                      "127.0.0.1:x.invalid", "127.0.0.1\\@evil.invalid"):
             self.fails(1, "models", "pull", "--url", f"http://{host}/x.gguf", env=self.env, says="only https")
 
+    def test_a_fetch_over_https_never_leaves_it(self):
+        os.mkdir(self.path("bin"))
+        curl = self.write("bin/curl", f"#!/bin/sh\necho \"$@\" > {self.path('arguments')}\nexit 22\n")
+        os.chmod(curl, 0o755)
+        env = {**self.env, "PATH": self.path("bin") + ":" + os.environ["PATH"]}
+        for url, protocols in (("https://example.invalid/x.gguf", "=https"),
+                               ("http://localhost:1/x.gguf", "=http,https")):
+            self.fails(1, "models", "pull", "--url", url, env=env, says="curl")
+            with open(self.path("arguments"), encoding="utf-8") as f:
+                self.assertIn(f"--proto {protocols} --proto-redir {protocols} ", f.read())
+
     def test_missing_pip_is_explained(self):
         self.fails(1, "models", "pull", MODEL, env={**self.env, "SURETY_PYTHON": self.path("no-python")},
                    says=("SURETY_PYTHON", "no-python", "pip"))
