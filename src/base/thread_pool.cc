@@ -54,7 +54,7 @@ uint32_t AwaitChange(const std::atomic<uint32_t>& word, uint32_t old, int64_t sp
   int64_t deadline = 0;
   while ((now = word.load(std::memory_order_acquire)) == old) {
     CpuRelax();
-    if (++rounds % 256 != 0) continue;
+    if (++rounds % 4096 != 0) continue;
     const int64_t t = SteadyNanos();
     if (deadline == 0) deadline = t + spin_nanos;
     if (t >= deadline) {

@@ -129,7 +129,7 @@ Status SamplingFlags::Apply(const engine::LocalModel& model, api::GenerationRequ
   sampling.seed = seed;
   for (const std::string& text : logit_bias) {
     SURETY_ASSIGN_OR_RETURN(auto bias, ParseBias(text));
-    if (const int vocab = model.config().vocab_size; bias.first < 0 || bias.first >= vocab) {
+    if (const int vocab = model.tokenizer().vocab_size(); bias.first < 0 || bias.first >= vocab) {
       return InvalidArgumentError(fmt::format("--logit-bias: token {} is not one of the model's, 0 to {}", bias.first,
                                               vocab - 1));
     }
@@ -139,7 +139,7 @@ Status SamplingFlags::Apply(const engine::LocalModel& model, api::GenerationRequ
   for (const std::string& text : stop) request.stop.push_back(Unescaped(text));
   request.ignore_end_of_text = ignore_eos;
   // The flags are in their ranges (Validate): what is not comes from the model.
-  const Status status = sampling.Validate(model.config().vocab_size);
+  const Status status = sampling.Validate(model.tokenizer().vocab_size());
   if (status.ok()) return status;
   return DataLossError(fmt::format("what the model recommends cannot be used: {}; set it with its flag",
                                    status.message()));

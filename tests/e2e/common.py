@@ -36,6 +36,14 @@ def start(*args, **kwargs):
                             stderr=subprocess.PIPE, **kwargs)
 
 
+def peak_memory_of(*args):
+    """Bytes of the largest resident set that the program takes for the command."""
+    process = subprocess.Popen([BINARY, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    assert status == 0, status
+    return usage.ru_maxrss * 1024
+
+
 def model_path():
     found = surety("models", "path", MODEL)
     return found.out.strip() if found.code == 0 else None

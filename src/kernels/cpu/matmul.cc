@@ -38,7 +38,10 @@ struct Plan {
   ConstMatrixF x;
   std::span<const MatMulTask> tasks;
   XBlock* xq = nullptr;  // null: no task is quantised
+  XBlock* extras = nullptr;         // kMaxExtras for each segment of each row
+  uint8_t* extra_counts = nullptr;  // of each segment of each row
   int64_t blocks_per_row = 0;
+  int64_t segments_per_row = 0;
   int64_t row_block = 0;
   int64_t unit_bytes = 0;
   int64_t units_per_row_block = 0;
@@ -66,6 +69,7 @@ Plan MakePlan(ConstMatrixF x, std::span<const MatMulTask> tasks, XBlock* xq, int
   plan.x = x;
   plan.tasks = tasks;
   plan.blocks_per_row = x.cols / kBlock;
+  plan.segments_per_row = (plan.blocks_per_row + kSegment - 1) / kSegment;
   int64_t weight_bytes = 0;
   bool quantized = false;
   for (const MatMulTask& task : tasks) {
@@ -106,12 +110,31 @@ Unit UnitAt(const Plan& plan, int64_t index) {
 
 // A worker's share of the rounding of x.
 void QuantizeShare(const Plan& plan, int worker, int n_workers) {
-  const Share share = ShareOf(plan.x.rows * plan.blocks_per_row, worker, n_workers);
-  for (int64_t b = share.begin; b < share.end;) {
-    const int64_t row = b / plan.blocks_per_row, col = b % plan.blocks_per_row;
-    const int64_t n = std::min(plan.blocks_per_row - col, share.end - b);
-    QuantizeRow(plan.x.Row(row) + col * kBlock, n * kBlock, plan.xq + b);
-    b += n;
+  const Share share = ShareOf(plan.x.rows * plan.segments_per_row, worker, n_workers);
+  for (int64_t s = share.begin; s < share.end; ++s) {
+    const int64_t row = s / plan.segments_per_row, first = s % plan.segments_per_row * kSegment;
+    const int64_t n = std::min<int64_t>(kSegment, plan.blocks_per_row - first);
+    plan.extra_counts[s] = static_cast<uint8_t>(
+        QuantizeSegment(plan.x.Row(row) + first * kBlock, static_cast<int>(n), static_cast<int>(first),
+                        plan.xq + row * plan.blocks_per_row + first, plan.extras + s * kMaxExtras));
+  }
+}
+
+// Adds the extra blocks of the unit's rows to acc.
+void AddExtras(const Plan& plan, const Unit& unit, const QuantKernel& kernel, const std::byte* group, float* acc) {
+  const int64_t first = unit.first_row * plan.segments_per_row, n = unit.n_rows * plan.segments_per_row;
+  const uint8_t* counts = plan.extra_counts + first;
+  for (int64_t s = 0; s < n;) {
+    uint64_t eight;  // most segments have none
+    if (s + 8 <= n && (std::memcpy(&eight, counts + s, 8), eight == 0)) {
+      s += 8;
+      continue;
+    }
+    const XBlock* extras = plan.extras + (first + s) * kMaxExtras;
+    for (int e = 0; e < counts[s]; ++e) {
+      kernel.one(group, extras[e].index, extras + e, acc + s / plan.segments_per_row * kGroup);
+    }
+    ++s;
   }
 }
 
@@ -151,6 +174,7 @@ void RunQuantUnit(const Plan& plan, const Unit& unit, Scratch& scratch) {
         kernel.many(scratch.panel, n, x + b, n_blocks, unit.n_rows, scratch.acc);
       }
     }
+    AddExtras(plan, unit, kernel, w.Group(g), scratch.acc);
     Finish(*unit.task, g, unit.first_row, unit.n_rows, scratch.acc);
   }
 }
@@ -205,10 +229,15 @@ Status MatMul::Reserve(int64_t max_rows, int64_t max_inputs, int n_workers) {
   max_inputs = std::max(max_inputs, max_inputs_);
   n_workers = std::max(n_workers, n_workers_);
   const int64_t blocks = max_rows * ((max_inputs + kBlock - 1) / kBlock);
+  const auto segments = static_cast<size_t>(max_rows * ((max_inputs + kBlock * kSegment - 1) / (kBlock * kSegment)));
   SURETY_ASSIGN_OR_RETURN(AlignedBuffer x, AlignedBuffer::TryAllocate(static_cast<size_t>(blocks) * sizeof(XBlock)));
+  SURETY_ASSIGN_OR_RETURN(AlignedBuffer extras, AlignedBuffer::TryAllocate(segments * kMaxExtras * sizeof(XBlock)));
+  SURETY_ASSIGN_OR_RETURN(AlignedBuffer counts, AlignedBuffer::TryAllocate(segments));
   SURETY_ASSIGN_OR_RETURN(AlignedBuffer scratch,
                           AlignedBuffer::TryAllocate(static_cast<size_t>(n_workers) * sizeof(Scratch)));
   quantized_x_ = std::move(x);
+  extras_ = std::move(extras);
+  extra_counts_ = std::move(counts);
   scratch_ = std::move(scratch);
   max_rows_ = max_rows;
   max_inputs_ = max_inputs;
@@ -217,7 +246,8 @@ Status MatMul::Reserve(int64_t max_rows, int64_t max_inputs, int n_workers) {
 }
 
 int64_t MatMul::reserved_bytes() const {
-  return static_cast<int64_t>(quantized_x_.size_bytes() + scratch_.size_bytes());
+  return static_cast<int64_t>(quantized_x_.size_bytes() + extras_.size_bytes() + extra_counts_.size_bytes() +
+                              scratch_.size_bytes());
 }
 
 void MatMul::Run(Executor& executor, ConstMatrixF x, std::span<const MatMulTask> tasks) {
@@ -231,7 +261,9 @@ void MatMul::Run(Executor& executor, ConstMatrixF x, std::span<const MatMulTask>
     SURETY_CHECK(task.out.rows == x.rows && task.out.cols == task.weight->n_outputs());
     weight_bytes += task.weight->size_bytes();
   }
-  const Plan plan = MakePlan(x, tasks, quantized_x_.as<XBlock>(), n_workers);
+  Plan plan = MakePlan(x, tasks, quantized_x_.as<XBlock>(), n_workers);
+  plan.extras = extras_.as<XBlock>();
+  plan.extra_counts = extra_counts_.as<uint8_t>();
   Scratch* scratch = scratch_.as<Scratch>();
   const bool serial = n_workers == 1 || plan.n_units == 1 || weight_bytes * x.rows <= kSerialBytes;
   const bool caller_quantizes = serial || x.rows == 1 || x.rows * x.cols <= kSerialQuantize;

@@ -1,7 +1,7 @@
 // Weight matrices in the processor's own layout, and products with them: out[t][n] = sum_k x[t][k] w[n][k].
 //
-// Quantised weights meet activations that are rounded to 8 bits in blocks of 32 (scale = largest magnitude / 127);
-// float weights meet the activations as they are.
+// Quantised weights meet activations that are rounded to 8 bits in blocks of 32 (quantized_x.h); float weights meet the
+// activations as they are.
 // Shapes: x [T, K]; each task's out [T, N]. Rows of x are `stride` apart and need no alignment.
 // Threads: one caller at a time per MatMul object; Run uses the executor's workers. A PackedMatrix is immutable.
 // Errors: PackMatrix: kInvalidArgument for parts that do not fit together or a K that is no multiple of the type's
@@ -42,7 +42,8 @@ class MatMul {
   int64_t max_rows_ = 0;
   int64_t max_inputs_ = 0;
   int n_workers_ = 0;
-  AlignedBuffer quantized_x_;
+  AlignedBuffer quantized_x_, extras_;
+  AlignedBuffer extra_counts_;  // a byte a segment of each row
   AlignedBuffer scratch_;  // one piece a worker
 };
 

@@ -4,7 +4,8 @@
 // fixed order of fused multiply-adds whatever function does it:
 //   quantised: for each block of 32 in turn, acc = fma(float(dot), w_scale * x.d, acc), then with minima
 //              acc = fma(w_min, x.d_sum, acc)  (Q2_K: acc = fma(float(sum of m * x.sums), -dmin * x.d, acc)),
-//              dot being exact in 32-bit integers with the type's offset taken out;
+//              dot being exact in 32-bit integers with the type's offset taken out; after all blocks, the row's extra
+//              blocks (quantized_x.h) in ascending order in the same way;
 //   float:     for each chunk of 256 inputs, sum = fma(x, w, sum) from zero in order, then acc = acc + sum.
 // Threads: any. Errors: none. Invariants: acc is the only memory written besides the stated scratch.
 #pragma once
@@ -39,6 +40,8 @@ struct QuantKernel {
   // Blocks [first, first + n) of the group; first is a multiple of kPanelBlocks.
   void (*unpack)(const std::byte* group, int64_t first, int64_t n, PanelBlock* panel);
   void (*many)(const PanelBlock* panel, int64_t n, const XBlock* x, int64_t stride, int64_t rows, float* acc);
+  // One block of the group for one row.
+  void (*one)(const std::byte* group, int64_t block, const XBlock* x, float* acc);
 };
 
 struct FloatKernel {

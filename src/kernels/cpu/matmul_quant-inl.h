@@ -208,6 +208,19 @@ void FewRows(const std::byte* group, int64_t n_blocks, const XBlock* x, int64_t 
   StoreAcc<T>(acc, out);
 }
 
+template <class Source>
+void OneBlock(const std::byte* group, int64_t block, const XBlock* x, float* out) {
+  constexpr PackedLayout kLayout = PackedLayoutOf(Source::kType);
+  VF acc[1][kVecs];
+  LoadAcc<1>(out, acc);
+  Source source;
+  const std::byte* super = group + block / kLayout.blocks_per_super * kLayout.super_bytes();
+  source.BeginSuper(super);
+  source.BeginBlock(super, static_cast<int>(block % kLayout.blocks_per_super));
+  AddBlock<Source::kKind, 1>(source, x, 0, acc);
+  StoreAcc<1>(acc, out);
+}
+
 template <Kind K, int T>
 HWY_INLINE void PanelTile(const PanelBlock* panel, int64_t n, const XBlock* x, int64_t stride, float* out) {
   VF acc[T][kVecs];
@@ -270,6 +283,7 @@ inline constexpr QuantKernel kKernelOf = {
     {FewRows<Source, 1>, FewRows<Source, 2>, FewRows<Source, 3>, FewRows<Source, 4>},
     Unpack<Source>,
     ManyRows<Source::kKind>,
+    OneBlock<Source>,
 };
 
 // --- codes out of the packed planes ---------------------------------------------------------------------------------
