@@ -166,7 +166,7 @@ class SafetensorsParser {
     }
     std::span<const std::byte> bytes = data_.subspan(entry.begin, entry.end - entry.begin);
     const auto element_bytes = static_cast<uintptr_t>(InfoOf(*dtype).block_bytes);
-    if (reinterpret_cast<uintptr_t>(bytes.data()) % element_bytes != 0) {
+    if (!bytes.empty() && reinterpret_cast<uintptr_t>(bytes.data()) % element_bytes != 0) {
       auto copy = AlignedBuffer::TryAllocate(bytes.size());
       if (!copy) return copy.error().WithContext("tensor '" + Printable(entry.name) + "'");
       std::memcpy(copy->data(), bytes.data(), bytes.size());

@@ -204,7 +204,7 @@ Result<Charsmap> Charsmap::Make(std::string_view blob) {
                                       " bytes, but " + std::to_string(blob.size() - 4) + " follow"));
   }
   map.units_.resize(trie_bytes / 4);
-  std::memcpy(map.units_.data(), blob.data() + 4, trie_bytes);
+  if (trie_bytes > 0) std::memcpy(map.units_.data(), blob.data() + 4, trie_bytes);
   map.strings_ = blob.substr(4 + trie_bytes);
   map.strings_ += '\0';
   return map;

@@ -43,6 +43,10 @@ TEST(TokenizerJsonTest, NamesWhatItDoesNotKnow) {
   }
 }
 
+TEST(TokenizerJsonTest, ACharsmapWithoutATrieMapsNothing) {
+  EXPECT_TRUE(JsonError(Bpe(R"(, "normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAAAGEA"})")).ok());
+}
+
 TEST(TokenizerJsonTest, RefusesWhatDoesNotFit) {
   const std::pair<std::string, std::string> cases[] = {
       {Bpe(R"(, "added_tokens": [{"id": 1, "content": "c"}])"), "which is that of 'b'"},
