@@ -19,7 +19,7 @@ constexpr size_t kMapFrom = size_t{1} << 20;  // from here on a mapping of its o
 
 }  // namespace
 
-bool AlignedBuffer::Allocate(size_t size_bytes, MemoryPages pages) {
+bool AlignedBuffer::Allocate(size_t size_bytes) {
   if (size_bytes == 0) return true;
   if (size_bytes > (size_t{1} << 47)) return false;
   if (size_bytes >= kMapFrom) {
@@ -36,7 +36,7 @@ bool AlignedBuffer::Allocate(size_t size_bytes, MemoryPages pages) {
     }
     data_ = reinterpret_cast<std::byte*>(start);
     mapped_bytes_ = wanted;
-    ::madvise(data_, wanted, pages == MemoryPages::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    ::madvise(data_, wanted, MADV_HUGEPAGE);
   } else {
     const size_t wanted = (size_bytes + kAlignment - 1) / kAlignment * kAlignment;
     data_ = static_cast<std::byte*>(std::aligned_alloc(kAlignment, wanted));
@@ -48,7 +48,7 @@ bool AlignedBuffer::Allocate(size_t size_bytes, MemoryPages pages) {
 }
 
 AlignedBuffer::AlignedBuffer(size_t size_bytes) {
-  SURETY_CHECK_MSG(Allocate(size_bytes, MemoryPages::kHuge), "out of memory: " + std::to_string(size_bytes) + " bytes");
+  SURETY_CHECK_MSG(Allocate(size_bytes), "out of memory: " + std::to_string(size_bytes) + " bytes");
 }
 
 AlignedBuffer::~AlignedBuffer() {
@@ -59,9 +59,9 @@ AlignedBuffer::~AlignedBuffer() {
   }
 }
 
-Result<AlignedBuffer> AlignedBuffer::TryAllocate(size_t size_bytes, MemoryPages pages) {
+Result<AlignedBuffer> AlignedBuffer::TryAllocate(size_t size_bytes) {
   AlignedBuffer buffer;
-  if (!buffer.Allocate(size_bytes, pages)) {
+  if (!buffer.Allocate(size_bytes)) {
     return Error(ResourceExhaustedError("cannot allocate " + std::to_string(size_bytes) + " bytes of memory"));
   }
   return buffer;

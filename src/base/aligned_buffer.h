@@ -1,5 +1,5 @@
-// A block of memory at a 64-byte aligned address. Large blocks ask for huge pages, unless told otherwise; they take
-// physical memory where they are first touched.
+// A block of memory at a 64-byte aligned address. Large blocks ask for huge pages, and take physical memory where they
+// are first touched.
 // Owns: the memory. Threads: as its contents. Contents start as zero bytes.
 // Errors: TryAllocate answers kResourceExhausted where the constructor would stop the process.
 #pragma once
@@ -10,9 +10,6 @@
 #include "base/status.h"
 
 namespace surety {
-
-// Huge: fewer address translations, but the first touch clears 2 MiB. Small: memory grows by what is used.
-enum class MemoryPages { kHuge, kSmall };
 
 class AlignedBuffer {
  public:
@@ -29,7 +26,7 @@ class AlignedBuffer {
     return *this;
   }
 
-  static Result<AlignedBuffer> TryAllocate(size_t size_bytes, MemoryPages pages = MemoryPages::kHuge);
+  static Result<AlignedBuffer> TryAllocate(size_t size_bytes);
 
   std::byte* data() { return data_; }
   const std::byte* data() const { return data_; }
@@ -40,7 +37,7 @@ class AlignedBuffer {
   const T* as() const { return reinterpret_cast<const T*>(data_); }
 
  private:
-  bool Allocate(size_t size_bytes, MemoryPages pages);
+  bool Allocate(size_t size_bytes);
 
   std::byte* data_ = nullptr;
   size_t size_bytes_ = 0;
