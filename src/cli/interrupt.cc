@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 
@@ -12,17 +13,17 @@
 namespace surety::cli {
 namespace {
 
-volatile sig_atomic_t g_interrupts = 0;
-volatile sig_atomic_t g_terminated = 0;
+// Any thread may take the signal. Without a lock, so a handler may touch them.
+std::atomic<int> g_interrupts{0};
+std::atomic<bool> g_terminated{false};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 int g_descriptor = -1;  // an eventfd
 
 void OnSignal(int signal_number) {
   const int error = errno;
-  if (signal_number == SIGTERM) g_terminated = 1;
-  const sig_atomic_t count = g_interrupts + 1;
-  g_interrupts = count;
-  if (count >= 3) _exit(kExitInterrupted);
+  if (signal_number == SIGTERM) g_terminated = true;
+  if (++g_interrupts >= 3) _exit(kExitInterrupted);
   const uint64_t one = 1;
   if (write(g_descriptor, &one, sizeof(one)) < 0) errno = 0;  // full: whoever waits is woken already
   errno = error;
@@ -41,7 +42,7 @@ void InstallInterruptHandlers() {
 }
 
 bool Interrupted() { return g_interrupts > 0; }
-bool Terminated() { return g_terminated != 0; }
+bool Terminated() { return g_terminated; }
 
 void ClearInterrupt() {
   g_interrupts = 0;
