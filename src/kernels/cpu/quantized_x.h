@@ -7,8 +7,8 @@
 // as zeros. A block with an infinity or NaN has d = NaN and q = 0, so whatever it meets becomes NaN.
 // An outlier block, one whose largest magnitude is over 5.4 times the root of its mean square (at most 5.66 is
 // possible), would leave 31 of its numbers with a bit or two. What its rounding left, x - d q, is rounded in the same
-// way to an *extra* block, and the product adds both. One to two in a hundred blocks of language models; they carry
-// half of the divergence that rounding causes (docs/performance.md).
+// way to an *extra* block, and the product adds both. A few in a hundred blocks of language models (docs/adr/0004);
+// with extras the divergence that rounding causes halves (docs/performance.md).
 // The same bits on every instruction set.
 #pragma once
 
