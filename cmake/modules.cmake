@@ -8,13 +8,17 @@ find_package(Boost 1.81 REQUIRED COMPONENTS json)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
+pkg_check_modules(PROMETHEUS REQUIRED IMPORTED_TARGET prometheus-cpp-core)
 find_package(ZLIB REQUIRED)
 
 # Third-party libraries by module.
 set(SURETY_THIRD_PARTY_base fmt::fmt OpenSSL::Crypto Threads::Threads)
+set(SURETY_THIRD_PARTY_observe PkgConfig::PROMETHEUS)
+set(SURETY_THIRD_PARTY_api Boost::json)
 set(SURETY_THIRD_PARTY_kernels PkgConfig::HWY)
 set(SURETY_THIRD_PARTY_model Boost::json PkgConfig::PCRE2 PkgConfig::UTF8PROC)
 set(SURETY_THIRD_PARTY_engine Boost::json)
+set(SURETY_THIRD_PARTY_http Boost::json OpenSSL::SSL)
 set(SURETY_THIRD_PARTY_cli Boost::json ZLIB::ZLIB OpenSSL::SSL)
 
 add_library(surety_options INTERFACE)

@@ -53,6 +53,7 @@ std::string_view NameOf(FinishReason reason) {
     case FinishReason::kStop: return "stop";
     case FinishReason::kLength: return "length";
     case FinishReason::kCancelled: return "cancelled";
+    case FinishReason::kTimeout: return "timeout";
     case FinishReason::kError: return "error";
   }
   return "";

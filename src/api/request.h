@@ -10,6 +10,7 @@
 
 #include <boost/json.hpp>
 
+#include "api/scope.h"
 #include "base/status.h"
 
 namespace surety::api {
@@ -38,6 +39,23 @@ struct SamplingParams {
   Status Validate(int vocab_size) const;
 };
 
+// What the answer must look like. Compiled before the request is admitted; an answer that breaks it is never released
+// as complete.
+struct Constraint {
+  enum class Kind : uint8_t { kNone, kJsonObject, kJsonSchema, kGrammar };
+  Kind kind = Kind::kNone;
+  boost::json::value schema;  // kJsonSchema
+  std::string grammar;        // kGrammar: GBNF
+};
+
+// How tools may be called. The tools themselves are in template_values["tools"], in OpenAI's form.
+struct ToolUse {
+  enum class Choice : uint8_t { kNone, kAuto, kRequired, kNamed };
+  Choice choice = Choice::kNone;  // kNone: the answer is text, whatever it looks like
+  std::string name;               // kNamed
+  bool parallel = true;           // more than one call in an answer
+};
+
 struct GenerationRequest {
   // Exactly one of the three.
   boost::json::array messages;     // chat, rendered by the model's template
@@ -51,9 +69,20 @@ struct GenerationRequest {
   bool ignore_end_of_text = false;
   std::vector<std::string> stop;        // ends the answer; not part of it
   int n_logprobs = -1;                  // alternatives reported for each token; -1: none at all
+  int n_prompt_logprobs = -1;           // the same for the prompt; the whole prompt is computed, nothing is reused
+  std::vector<TokenId> stop_tokens;     // end the answer as the model's own end tokens do
+  int n_choices = 1;                    // parallel samples of one prompt: lanes sampling.lane, sampling.lane + 1, ...
+  Constraint constraint;
+  ToolUse tool_use;
+
+  // Set by who verified the caller, never from a field of the body alone.
+  Scope scope;
+  int priority = 0;                     // lower runs earlier
+  int64_t timeout_ms = 0;               // from submission to the last token; 0: none
 };
 
-enum class FinishReason : uint8_t { kNone, kStop, kLength, kCancelled, kError };
+// kTimeout: the request's own time limit.
+enum class FinishReason : uint8_t { kNone, kStop, kLength, kCancelled, kTimeout, kError };
 std::string_view NameOf(FinishReason reason);
 
 struct Usage {
@@ -68,16 +97,36 @@ struct TokenLogprob {
   std::vector<std::pair<TokenId, float>> top;
 };
 
-// What happened to a request since the last event. A request ends with exactly one event whose finish is not kNone.
+// Where a choice's time went, monotonic clock. Sum of the three <= time from submission to the last token.
+struct Timings {
+  int64_t queue_ns = 0;        // submitted to first planned, and any time spent preempted
+  int64_t prefill_ns = 0;      // first planned to first token
+  int64_t decode_ns = 0;       // first token to last token
+};
+
+// A piece of a tool call: the first piece of a call carries its name, the following ones fragments of its arguments;
+// joined, the arguments are a JSON text.
+struct ToolCallDelta {
+  int index = 0;           // of the call within the answer
+  std::string name;        // with the first piece only
+  std::string arguments;
+};
+
+// What happened to one choice of a request since its last event. A choice ends with exactly one event whose finish is
+// not kNone; the request ends with the last of its choices.
 struct Event {
   RequestId request = 0;
+  int choice = 0;                       // 0 .. n_choices - 1
   std::string text;                     // valid UTF-8, may be empty
   std::vector<TokenId> tokens;
   std::vector<TokenLogprob> logprobs;   // one a token, where asked for
+  std::vector<TokenLogprob> prompt_logprobs;  // with the first event; the first token's is {token, 0, {}}
+  std::vector<ToolCallDelta> tool_calls;
   FinishReason finish = FinishReason::kNone;
   std::string stop_text;                // the stop string that ended it
   Status error;                         // with kError
-  Usage usage;                          // with the last event
+  Usage usage;                          // with the last event of a choice
+  Timings timings;                      // with the last event of a choice
 };
 
 }  // namespace surety::api
