@@ -27,6 +27,11 @@ PageHandle PageHandle::Share() const {
   return PageHandle(pool_, page_);
 }
 
+void PageHandle::MarkZeroOnRelease() const {
+  SURETY_CHECK(pool_ != nullptr);
+  pool_->MarkZero(page_);
+}
+
 void PageHandle::Reset() {
   if (pool_ == nullptr) return;
   std::exchange(pool_, nullptr)->Release(page_);
@@ -47,6 +52,7 @@ Result<std::unique_ptr<PagePool>> PagePool::Make(const KvLayout& layout, int n_p
   pool->view_.n_pages = n_pages;
   pool->view_.base = pool->memory_.data();
   pool->ref_counts_.assign(static_cast<size_t>(n_pages), 0);
+  pool->marks_.assign(static_cast<size_t>(n_pages), 0);
   pool->free_.resize(static_cast<size_t>(n_pages));
   for (int32_t i = 0; i < n_pages; ++i) pool->free_[static_cast<size_t>(i)] = n_pages - 1 - i;  // page 0 on top
   return pool;
@@ -62,12 +68,29 @@ PageHandle PagePool::Allocate() {
   return PageHandle(this, page);
 }
 
-void PagePool::AddRef(int32_t page) { ++ref_counts_[static_cast<size_t>(page)]; }
+void PagePool::AddRef(int32_t page) {
+  if (ref_counts_[static_cast<size_t>(page)]++ == 1 && Cached(page)) --n_reclaimable_;
+}
 
 void PagePool::Release(int32_t page) {
   int32_t& count = ref_counts_[static_cast<size_t>(page)];
   SURETY_CHECK(count > 0);
-  if (--count == 0) free_.push_back(page);
+  if (--count == 1 && Cached(page)) ++n_reclaimable_;
+  if (count > 0) return;
+  uint8_t& marks = marks_[static_cast<size_t>(page)];
+  SURETY_CHECK_MSG((marks & kCached) == 0, "a cached page lost its last reference");
+  if (marks & kZero) {
+    ZeroPage(page);
+    zeroed_bytes_ += layout().PageBytes();
+    marks = 0;
+  }
+  free_.push_back(page);
+}
+
+void PagePool::SetCached(int32_t page, bool cached) {
+  SURETY_CHECK(Cached(page) != cached && RefCount(page) > 0);
+  marks_[static_cast<size_t>(page)] ^= kCached;
+  if (RefCount(page) == 1) n_reclaimable_ += cached ? 1 : -1;
 }
 
 void PagePool::CopyPage(int32_t from, int32_t to) {
@@ -86,6 +109,7 @@ bool PageTable::Extend(int n_tokens) {
   while (handles_.size() < wanted) {
     handles_.push_back(pool_->Allocate());
     pages_.push_back(handles_.back().page());
+    if (zero_on_release_) handles_.back().MarkZeroOnRelease();
   }
   return true;
 }
@@ -96,6 +120,20 @@ void PageTable::Truncate(int n_tokens) {
   if (kept >= handles_.size()) return;
   handles_.resize(kept);
   pages_.resize(kept);
+}
+
+void PageTable::Adopt(std::vector<PageHandle> handles) {
+  SURETY_CHECK(handles_.empty());
+  handles_ = std::move(handles);
+  for (const PageHandle& handle : handles_) {
+    pages_.push_back(handle.page());
+    if (zero_on_release_) handle.MarkZeroOnRelease();
+  }
+}
+
+void PageTable::MarkZeroOnRelease() {
+  zero_on_release_ = true;
+  for (const PageHandle& handle : handles_) handle.MarkZeroOnRelease();
 }
 
 int PageTable::capacity_tokens() const { return static_cast<int>(pages_.size()) * pool_->layout().page_tokens; }

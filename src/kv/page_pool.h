@@ -4,7 +4,8 @@
 // Errors: Make: kInvalidArgument (layout), kResourceExhausted (memory, with the size asked for). Allocate: an empty
 // handle when no page is free; that is an expected state, to which the scheduler answers.
 // Invariants: (1) free + used = n_pages. (2) a page is free iff nobody holds a handle to it. (3) contents of a page are
-// written only by its single holder.
+// written only by its single holder. (4) a page marked zero-on-release holds zero bytes once it is free, whoever held
+// the last reference; the mark ends with that.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,8 @@ class PageHandle {
   explicit operator bool() const { return pool_ != nullptr; }
   int32_t page() const { return page_; }
   PageHandle Share() const;  // one more reference to the same page
+  // The page's memory is overwritten with zero bytes when its last reference goes.
+  void MarkZeroOnRelease() const;
   void Reset();
 
  private:
@@ -54,6 +57,18 @@ class PagePool {
   int n_used() const { return n_pages() - n_free(); }
   int64_t size_bytes() const { return static_cast<int64_t>(memory_.size_bytes()); }
   int RefCount(int32_t page) const { return ref_counts_[static_cast<size_t>(page)]; }
+  bool ZeroOnRelease(int32_t page) const { return marks_[static_cast<size_t>(page)] & kZero; }
+  // Bytes overwritten because of such marks, so far.
+  int64_t zeroed_bytes() const { return zeroed_bytes_; }
+  std::span<std::byte> Bytes(int32_t page) {
+    return {view_.Head(0, page, 0), static_cast<size_t>(layout().PageBytes())};
+  }
+
+  // A cache says of a page that one of its references is its own. Pages that only a cache refers to can be had by
+  // evicting them: n_reclaimable counts them at no cost.
+  void SetCached(int32_t page, bool cached);
+  bool Cached(int32_t page) const { return marks_[static_cast<size_t>(page)] & kCached; }
+  int n_reclaimable() const { return n_reclaimable_; }
 
   // Copies the contents of a page (all layers) to another: copy-on-write and tests.
   void CopyPage(int32_t from, int32_t to);
@@ -63,13 +78,18 @@ class PagePool {
  private:
   friend class PageHandle;
   PagePool() = default;
+  static constexpr uint8_t kZero = 1, kCached = 2;
   void AddRef(int32_t page);
   void Release(int32_t page);
+  void MarkZero(int32_t page) { marks_[static_cast<size_t>(page)] |= kZero; }
 
   AlignedBuffer memory_;
   PagedKvView view_;
   std::vector<int32_t> free_;        // a stack: the page freed last is used first
   std::vector<int32_t> ref_counts_;
+  std::vector<uint8_t> marks_;
+  int n_reclaimable_ = 0;
+  int64_t zeroed_bytes_ = 0;
 };
 
 // The pages of one sequence, in order of position.
@@ -80,11 +100,17 @@ class PageTable {
   bool Extend(int n_tokens);
   // Keeps the pages of positions [0, n_tokens), returns the others.
   void Truncate(int n_tokens);
+  // Takes these pages as the first ones. Precondition: the table is empty.
+  void Adopt(std::vector<PageHandle> handles);
+  // All pages, now and later, are overwritten when they are free.
+  void MarkZeroOnRelease();
   std::span<const int32_t> pages() const { return pages_; }
+  std::span<const PageHandle> handles() const { return handles_; }
   int capacity_tokens() const;
 
  private:
   PagePool* pool_;
+  bool zero_on_release_ = false;
   std::vector<PageHandle> handles_;
   std::vector<int32_t> pages_;
 };

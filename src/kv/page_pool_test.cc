@@ -1,5 +1,6 @@
 #include "kv/page_pool.h"
 
+#include <algorithm>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -90,6 +91,62 @@ TEST(PagePoolTest, CopyAndZeroTouchOnePageInAllLayers) {
     EXPECT_EQ(view.Head(layer, 2, 0)[0], std::byte{0});
     EXPECT_EQ(view.Head(layer, 2, 0)[last], std::byte{0});
   }
+}
+
+TEST(PagePoolTest, MarkedPageIsOverwrittenWhenItsLastReferenceGoes) {
+  auto pool = *PagePool::Make(SmallLayout(), 2);
+  const auto all_are = [&](int32_t page, std::byte value) {
+    for (std::byte b : pool->Bytes(page)) {
+      if (b != value) return false;
+    }
+    return true;
+  };
+  PageHandle marked = pool->Allocate(), plain = pool->Allocate();
+  const int32_t marked_page = marked.page(), plain_page = plain.page();
+  for (int32_t page : {marked_page, plain_page}) std::ranges::fill(pool->Bytes(page), std::byte{9});
+  PageHandle second = marked.Share();
+  marked.MarkZeroOnRelease();
+  marked.Reset();
+  EXPECT_TRUE(all_are(marked_page, std::byte{9}));  // somebody still reads it
+  EXPECT_EQ(pool->zeroed_bytes(), 0);
+  second.Reset();
+  plain.Reset();
+  EXPECT_TRUE(all_are(marked_page, std::byte{0}));
+  EXPECT_TRUE(all_are(plain_page, std::byte{9}));
+  EXPECT_EQ(pool->zeroed_bytes(), pool->layout().PageBytes());
+  PageHandle again = pool->Allocate(), other = pool->Allocate();
+  EXPECT_FALSE(pool->ZeroOnRelease(marked_page));  // the mark went with the contents
+}
+
+TEST(PagePoolTest, CountsPagesThatOnlyACacheHolds) {
+  auto pool = *PagePool::Make(SmallLayout(), 2);
+  PageHandle cached = pool->Allocate();
+  PageHandle sequence = cached.Share();
+  pool->SetCached(cached.page(), true);
+  EXPECT_EQ(pool->n_reclaimable(), 0);
+  sequence.Reset();
+  EXPECT_EQ(pool->n_reclaimable(), 1);
+  sequence = cached.Share();
+  EXPECT_EQ(pool->n_reclaimable(), 0);
+  sequence.Reset();
+  pool->SetCached(cached.page(), false);
+  EXPECT_EQ(pool->n_reclaimable(), 0);
+}
+
+TEST(PageTableTest, AdoptsMatchedPagesAndMarksAllOfThem) {
+  auto pool = *PagePool::Make(SmallLayout(), 3);
+  PageHandle shared = pool->Allocate();
+  std::vector<PageHandle> matched;
+  matched.push_back(shared.Share());
+  PageTable table(*pool);
+  table.Adopt(std::move(matched));
+  EXPECT_EQ(table.capacity_tokens(), 16);
+  EXPECT_TRUE(table.Extend(32));
+  table.MarkZeroOnRelease();
+  EXPECT_TRUE(table.Extend(48));
+  for (int32_t page : table.pages()) EXPECT_TRUE(pool->ZeroOnRelease(page));
+  EXPECT_EQ(table.handles().size(), 3u);
+  EXPECT_EQ(table.pages()[0], shared.page());
 }
 
 TEST(PagePoolTest, MakeRefusesWhatCannotBe) {

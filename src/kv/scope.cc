@@ -1,0 +1,139 @@
+#include "kv/scope.h"
+
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+
+#include "base/check.h"
+
+namespace surety::kv {
+namespace {
+
+void AppendLittleEndian(std::string& out, uint64_t value, int n_bytes) {
+  for (int i = 0; i < n_bytes; ++i) out.push_back(static_cast<char>(value >> (8 * i)));
+}
+
+void AppendField(std::string& out, ScopeField field, std::string_view value) {
+  out.push_back(static_cast<char>(field));
+  AppendLittleEndian(out, value.size(), 8);
+  out.append(value);
+}
+
+// The keys are outputs of a MAC: any eight bytes are a good hash.
+size_t HashOf(const std::array<uint8_t, 32>& bytes) {
+  size_t hash;
+  std::memcpy(&hash, bytes.data(), sizeof hash);
+  return hash;
+}
+
+// A hash of its own: the one that picks buckets is not for eyes outside.
+std::string FingerprintOf(const std::array<uint8_t, 32>& bytes) {
+  return HexOf(std::span<const uint8_t>(bytes).last(8));
+}
+
+}  // namespace
+
+std::string_view NameOf(ScopeField field) {
+  switch (field) {
+    case ScopeField::kTenant: return "tenant";
+    case ScopeField::kPermission: return "permission";
+    case ScopeField::kRegion: return "region";
+    case ScopeField::kProduct: return "product";
+    case ScopeField::kPolicyVersion: return "policy version";
+    case ScopeField::kLanguage: return "language";
+    case ScopeField::kEligibility: return "eligibility";
+    case ScopeField::kEffectiveDate: return "effective date";
+    case ScopeField::kModelDigest: return "model digest";
+    case ScopeField::kKvType: return "KV type";
+    case ScopeField::kPageTokens: return "page tokens";
+    case ScopeField::kLayoutVersion: return "layout version";
+    case ScopeField::kLayoutShape: return "layout shape";
+    case ScopeField::kSalt: return "salt";
+  }
+  return "?";
+}
+
+Result<ScopeSecret> ScopeSecret::Random() {
+  std::array<uint8_t, 32> bytes;
+  if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1) {
+    return Error(UnavailableError("scope secret: the system gave no random bytes"));
+  }
+  return ScopeSecret(bytes);
+}
+
+std::string FamilyKey::Fingerprint() const { return FingerprintOf(bytes_); }
+size_t FamilyKey::hash() const { return HashOf(bytes_); }
+std::string ScopeKey::Fingerprint() const { return FingerprintOf(bytes_); }
+size_t ScopeKey::hash() const { return HashOf(bytes_); }
+
+ScopeKeyBuilder& ScopeKeyBuilder::Permission(std::string_view value) {
+  permissions_.emplace(value);
+  return *this;
+}
+
+ScopeKeyBuilder& ScopeKeyBuilder::Set(ScopeField field, std::string_view value) {
+  const auto [at, added] = fields_.try_emplace(field, value);
+  if (!added && at->second != value && !set_twice_) set_twice_ = field;
+  return *this;
+}
+
+ScopeKeyBuilder& ScopeKeyBuilder::Model(const Sha256Digest& digest, const KvLayout& layout) {
+  const auto number = [](uint64_t value) {
+    std::string bytes;
+    AppendLittleEndian(bytes, value, 8);
+    return bytes;
+  };
+  std::string shape;
+  for (int value : {layout.n_layers, layout.n_kv_heads, layout.k_dim, layout.v_dim, layout.latent ? 1 : 0}) {
+    AppendLittleEndian(shape, static_cast<uint64_t>(value), 8);
+  }
+  Set(ScopeField::kModelDigest, {reinterpret_cast<const char*>(digest.data()), digest.size()});
+  Set(ScopeField::kKvType, NameOf(layout.type));
+  Set(ScopeField::kPageTokens, number(static_cast<uint64_t>(layout.page_tokens)));
+  Set(ScopeField::kLayoutVersion, number(kKvLayoutVersion));
+  return Set(ScopeField::kLayoutShape, shape);
+}
+
+std::string ScopeKeyBuilder::Encoding(bool with_salt) const {
+  // The first word keeps a family apart from a scope without salt.
+  std::string out = with_salt ? "surety kv scope 1\n" : "surety kv family 1\n";
+  bool permissions_out = false;
+  const auto append_permissions = [&] {
+    for (const std::string& value : permissions_) AppendField(out, ScopeField::kPermission, value);
+    permissions_out = true;
+  };
+  for (const auto& [field, value] : fields_) {
+    if (field > ScopeField::kPermission && !permissions_out) append_permissions();
+    if (field == ScopeField::kSalt && !with_salt) continue;
+    AppendField(out, field, value);
+  }
+  if (!permissions_out) append_permissions();
+  return out;
+}
+
+std::array<uint8_t, 32> ScopeKeyBuilder::Mac(bool with_salt) const {
+  const std::string text = Encoding(with_salt);
+  std::array<uint8_t, 32> mac;
+  unsigned int size_bytes = 0;
+  SURETY_CHECK(HMAC(EVP_sha256(), secret_.bytes_.data(), static_cast<int>(secret_.bytes_.size()),
+                    reinterpret_cast<const unsigned char*>(text.data()), text.size(), mac.data(),
+                    &size_bytes) != nullptr);
+  SURETY_CHECK(size_bytes == mac.size());
+  return mac;
+}
+
+Result<ScopeKey> ScopeKeyBuilder::Build() const {
+  if (set_twice_) {
+    return Error(InvalidArgumentError("scope: " + std::string(NameOf(*set_twice_)) +
+                                      " was set twice, with different values; only permissions may be several"));
+  }
+  for (ScopeField needed : {ScopeField::kTenant, ScopeField::kModelDigest}) {
+    if (!fields_.contains(needed)) {
+      return Error(FailedPreconditionError("scope: no " + std::string(NameOf(needed)) +
+                                           " was set; without it nothing may be cached"));
+    }
+  }
+  return ScopeKey(Mac(true), FamilyKey(Mac(false)));
+}
+
+}  // namespace surety::kv
