@@ -21,7 +21,7 @@ using RequestId = uint64_t;
 // Transforms of the next-token distribution, applied in the order of the fields below, then renormalised.
 // A parameter that a path cannot honour is an error, never dropped.
 struct SamplingParams {
-  std::vector<std::pair<TokenId, float>> logit_bias;  // added to the raw logits; -inf forbids
+  std::vector<std::pair<TokenId, float>> logit_bias = {};  // added to the raw logits; -inf forbids
   float repetition_penalty = 1.0f;  // > 0; divides positive, multiplies negative logits of tokens seen so far
   float frequency_penalty = 0.0f;   // subtracts count * penalty (output tokens)
   float presence_penalty = 0.0f;    // subtracts penalty once (output tokens)

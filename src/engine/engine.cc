@@ -1,7 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <limits>
+#include <atomic>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -9,9 +9,10 @@
 #include "base/check.h"
 #include "base/memory_info.h"
 #include "engine/executor.h"
+#include "engine/page_keeper.h"
 #include "engine/scheduler.h"
-#include "engine/sequence.h"
 #include "engine/text_front.h"
+#include "engine/token_picker.h"
 
 namespace surety::engine {
 namespace {
@@ -21,239 +22,419 @@ Status Wrong(std::string_view field, int64_t value, std::string_view rule) {
                               std::string(rule));
 }
 
-// KV of a finished sequence that the next request of its conversation may continue.
-struct KeptSequence {
-  std::vector<int32_t> tokens;  // whose KV is in `pages`
-  kv::PageTable pages;
-};
+std::vector<int32_t> EndIds(const model::Tokenizer& tokenizer) {
+  std::vector<int32_t> ids;
+  if (tokenizer.spec().eos >= 0) ids.push_back(tokenizer.spec().eos);
+  ids.insert(ids.end(), tokenizer.spec().end_of_turn.begin(), tokenizer.spec().end_of_turn.end());
+  return ids;
+}
+
+SchedulerOptions SchedulerOptionsOf(const EngineOptions& options) {
+  SchedulerOptions result;
+  result.max_sequences = options.max_sequences;
+  result.max_rows = options.max_rows;
+  result.min_chunk_rows = options.min_chunk_rows;
+  result.max_prompt_logit_rows = options.max_prompt_logprob_rows;
+  result.itl_target_ns = int64_t{options.itl_target_ms} * 1'000'000;
+  result.itl_stretch = options.itl_stretch;
+  return result;
+}
+
+Sha256Digest DigestOf(const LocalModel& model, const EngineOptions& options) {
+  const std::string text = options.model_digest.empty()
+                               ? model.source().path() + "\n" + std::to_string(model.source().file_bytes()) + "\n" +
+                                     model.config().architecture + "\n" + std::to_string(model.config().n_layers)
+                               : options.model_digest;
+  return Sha256Of(std::as_bytes(std::span(text)));
+}
+
+// Attended tokens whose scores and values cost as many multiply-adds as one row of the weight matrices.
+double AttendedPerRow(const model::Model& model) {
+  const model::ModelConfig& config = model.config();
+  const double macs = 2.0 * config.n_heads * config.head_dim * config.n_layers;
+  return std::max(1.0, static_cast<double>(model.macs_per_row()) / std::max(1.0, macs));
+}
 
 class EngineImpl final : public Engine {
  public:
   EngineImpl(LocalModel& model, const EngineOptions& options, Clock& clock, std::unique_ptr<kv::PagePool> pool,
-             std::unique_ptr<StepExecutor> executor)
+             std::unique_ptr<StepExecutor> executor, std::unique_ptr<PageKeeper> keeper, const kv::ScopeSecret& secret)
       : model_(model), options_(options), clock_(clock), pool_(std::move(pool)), executor_(std::move(executor)),
-        scheduler_(options.max_sequences, options.max_rows), sampler_(model.tokenizer().vocab_size()) {
+        keeper_(std::move(keeper)), secret_(secret), digest_(DigestOf(model, options)),
+        scheduler_(SchedulerOptionsOf(options), *pool_, *keeper_, AttendedPerRow(model.model())),
+        picker_(model.executor(), model.tokenizer().vocab_size(), EndIds(model.tokenizer())) {
     plan_.Reserve(options.max_sequences, options.max_rows);
-    const auto& spec = model.tokenizer().spec();
-    if (spec.eos >= 0) end_ids_.push_back(spec.eos);
-    end_ids_.insert(end_ids_.end(), spec.end_of_turn.begin(), spec.end_of_turn.end());
   }
 
   Result<std::vector<api::TokenId>> Tokenize(const api::GenerationRequest& request) const override {
     return TokenizeRequest(model_, request, clock_.WallNanos() / 1'000'000'000);
   }
 
-  Result<api::RequestId> Submit(const api::GenerationRequest& request, uint64_t keep) override {
-    SURETY_RETURN_IF_ERROR(request.sampling.Validate(model_.tokenizer().vocab_size()));
-    SURETY_ASSIGN_OR_RETURN(auto prompt, Tokenize(request));
-    if (prompt.empty()) return Error(InvalidArgumentError("the prompt has no tokens"));
-    const int n_prompt = static_cast<int>(prompt.size());
-    if (n_prompt >= options_.context_tokens) {
-      return Error(Status(StatusCode::kOutOfRange,
-                          "the prompt has " + std::to_string(n_prompt) + " tokens, but the context of " +
-                              std::to_string(options_.context_tokens) + " must hold it and at least one more"));
-    }
-    if (request.max_tokens == 0 || request.max_tokens < -1) {
-      return Error(Wrong("max_tokens", request.max_tokens, "positive, or -1 for the rest of the context"));
-    }
-    const api::RequestId id = next_id_++;
-    auto sequence = std::make_unique<Sequence>(id, request, std::move(prompt), model_.tokenizer(), *pool_);
-    const int room = options_.context_tokens - n_prompt;
-    sequence->max_tokens = request.max_tokens < 0 ? room : std::min(request.max_tokens, room);
-    sequence->conversation = keep;
-    if (keep != 0) ContinueConversation(keep, *sequence);
-    scheduler_.Enqueue(sequence.get());
-    sequences_[id] = std::move(sequence);
-    return id;
-  }
+  Result<PreparedRequest> Prepare(api::GenerationRequest request) override;
+  void Submit(PreparedRequest prepared, int64_t arrival_ns, uint64_t keep) override;
 
   void Cancel(api::RequestId id) override {
-    const auto it = sequences_.find(id);
-    if (it == sequences_.end()) return;
-    cancelled_.push_back(id);
+    if (requests_.contains(id)) cancelled_.push_back(id);
   }
 
-  void Forget(uint64_t conversation) override { kept_.erase(conversation); }
-
+  void Forget(uint64_t conversation) override { keeper_->Forget(conversation); }
   bool idle() const override { return scheduler_.idle() && cancelled_.empty(); }
-
-  Status Step(std::vector<api::Event>& events) override {
-    for (api::RequestId id : std::exchange(cancelled_, {})) {
-      if (const auto it = sequences_.find(id); it != sequences_.end()) {
-        Finish(*it->second, api::FinishReason::kCancelled, api::Event(), events);
-      }
-    }
-    scheduler_.Plan(plan_);
-    if (plan_.empty()) {
-      EvictKeptIfStuck();
-      return OkStatus();
-    }
-    const int64_t start = clock_.NowNanos();
-    const Status status = executor_->Run(plan_);
-    if (!status.ok()) {
-      FailPlanned(status, events);
-      return OkStatus();
-    }
-    Count(clock_.NowNanos() - start);
-    const std::vector<Sequence*> planned = scheduler_.planned();
-    int logit_index = 0;
-    for (size_t i = 0; i < planned.size(); ++i) {
-      planned[i]->n_computed += plan_.sequences[i].n_rows;
-      if (plan_.sequences[i].wants_logits) CommitToken(*planned[i], executor_->LogitsOf(logit_index++), events);
-    }
-    return OkStatus();
-  }
+  Status Step(std::vector<api::Event>& events) override;
 
   const EngineCounters& counters() const override { return counters_; }
+  const Scheduler& scheduler() const override { return scheduler_; }
+  Scheduler& scheduler() override { return scheduler_; }
+  const StepPlan& last_plan() const override { return plan_; }
+  Clock& clock() const override { return clock_; }
+  const std::vector<api::RequestId>& started() const override { return started_; }
   const EngineOptions& options() const override { return options_; }
   int64_t kv_bytes() const override { return pool_->size_bytes(); }
   int64_t workspace_bytes() const override {
-    return model_.model().workspace_bytes() + int64_t{options_.max_sequences} * model_.config().vocab_size * 4;
+    return model_.model().workspace_bytes() + int64_t{options_.max_logit_rows()} * model_.config().vocab_size * 4;
   }
   kv::PagePool& pages() override { return *pool_; }
+  kv::PrefixCache& cache() override { return keeper_->cache(); }
+  Result<kv::ForgetReceipt> ForgetScope(const api::Scope& scope) override {
+    SURETY_ASSIGN_OR_RETURN(const kv::ScopeKey key, ScopeKeyOf(scope));
+    return keeper_->cache().Forget(scope.salt.empty() ? kv::ScopeSet(key.family()) : kv::ScopeSet(key));
+  }
 
  private:
-  // Takes over the kept KV as far as the tokens agree; at least one prompt token is computed, to have its logits.
-  void ContinueConversation(uint64_t key, Sequence& sequence) {
-    const auto it = kept_.find(key);
-    if (it == kept_.end()) return;
-    KeptSequence kept = std::move(it->second);
-    kept_.erase(it);
-    const auto limit = std::min(kept.tokens.size(), sequence.tokens.size() - 1);
-    size_t same = 0;
-    while (same < limit && kept.tokens[same] == sequence.tokens[same]) ++same;
-    kept.pages.Truncate(static_cast<int>(same));
-    sequence.pages = std::move(kept.pages);
-    sequence.n_computed = sequence.n_cached = static_cast<int>(same);
-  }
-
-  // Nothing could be planned although something waits: kept conversations hold the pages it needs, so the oldest goes;
-  // at last those that waiting requests have taken over.
-  void EvictKeptIfStuck() {
-    if (scheduler_.idle()) return;
-    if (kept_.empty()) {
-      scheduler_.ReleaseWaitingPages();
-      return;
-    }
-    auto oldest = kept_.begin();
-    for (auto it = kept_.begin(); it != kept_.end(); ++it) {
-      if (it->first < oldest->first) oldest = it;
-    }
-    kept_.erase(oldest);
-  }
-
-  void CommitToken(Sequence& sequence, std::span<float> all_logits, std::vector<api::Event>& events) {
-    // Rows that an embedding has beyond the vocabulary are padding: no text belongs to them.
-    const std::span<float> logits = all_logits.first(static_cast<size_t>(model_.tokenizer().vocab_size()));
-    const api::GenerationRequest& request = sequence.request;
-    if (!AllFinite(logits)) {
-      Fail(sequence,
-           DataLossError("the model's logits at position " + std::to_string(sequence.n_tokens() - 1) +
-                         " are not all finite numbers: its weights are damaged, or it overflows"),
-           events);
-      return;
-    }
-    api::TokenLogprob logprob;
-    std::vector<float> raw;
-    const bool wants_logprobs = request.n_logprobs >= 0;
-    if (wants_logprobs) raw.assign(logits.begin(), logits.end());
-    sampler_.Penalise(logits, request.sampling, sequence.history,
-                      request.ignore_end_of_text ? std::span<const int32_t>() : end_ids_);
-    if (request.ignore_end_of_text) {
-      for (int32_t id : end_ids_) logits[static_cast<size_t>(id)] = -std::numeric_limits<float>::infinity();
-    }
-    const int32_t token = sampler_.Sample(logits, request.sampling, static_cast<uint64_t>(sequence.n_tokens()));
-    if (wants_logprobs) logprob = LogprobOf(raw, token, request.n_logprobs);
-    sequence.tokens.push_back(token);
-    sequence.history.AddOutput(token);
-
-    api::Event event;
-    event.tokens.push_back(token);
-    if (wants_logprobs) event.logprobs.push_back(std::move(logprob));
-    api::FinishReason finish = api::FinishReason::kNone;
-    if (!request.ignore_end_of_text && model_.tokenizer().IsEndOfText(token)) {
-      finish = api::FinishReason::kStop;
-    } else {
-      event.text = sequence.stops.Push(sequence.decoder.Push(token));
-      if (sequence.stops.stopped()) {
-        finish = api::FinishReason::kStop;
-        event.stop_text = sequence.stops.stop_text();
-      } else if (sequence.n_output() >= sequence.max_tokens) {
-        finish = api::FinishReason::kLength;
-      }
-    }
-    if (finish != api::FinishReason::kNone) {
-      Finish(sequence, finish, std::move(event), events);
-      return;
-    }
-    event.request = sequence.id;
-    events.push_back(std::move(event));
-  }
-
-  // Ends a sequence: its last event, its KV kept or freed, the sequence gone.
-  void Finish(Sequence& sequence, api::FinishReason reason, api::Event event, std::vector<api::Event>& events) {
-    event.request = sequence.id;
-    event.finish = reason;
-    event.text += sequence.stops.Push(sequence.decoder.Finish());
-    event.text += sequence.stops.Flush();
-    if (sequence.stops.stopped() && reason == api::FinishReason::kLength) {
-      event.finish = api::FinishReason::kStop;
-      event.stop_text = sequence.stops.stop_text();
-    }
-    event.usage = {sequence.n_prompt, sequence.n_cached, sequence.n_output()};
-    events.push_back(std::move(event));
-    scheduler_.Remove(&sequence);
-    if (sequence.conversation != 0) {
-      sequence.tokens.resize(static_cast<size_t>(sequence.n_computed));
-      sequence.pages.Truncate(sequence.n_computed);
-      kept_.erase(sequence.conversation);
-      kept_.emplace(sequence.conversation, KeptSequence{std::move(sequence.tokens), std::move(sequence.pages)});
-    }
-    sequences_.erase(sequence.id);
-  }
-
-  void FailPlanned(const Status& status, std::vector<api::Event>& events) {
-    const std::vector<Sequence*> planned = scheduler_.planned();
-    for (Sequence* sequence : planned) Fail(*sequence, status, events);
-  }
-
-  void Fail(Sequence& sequence, const Status& status, std::vector<api::Event>& events) {
-    api::Event event;
-    event.error = status;
-    sequence.conversation = 0;
-    Finish(sequence, api::FinishReason::kError, std::move(event), events);
-  }
-
-  // A step's time is split over its rows.
-  void Count(int64_t nanos) {
-    int64_t decode_rows = 0, prefill_rows = 0;
-    for (size_t i = 0; i < plan_.sequences.size(); ++i) {
-      (scheduler_.planned()[i]->prefilling() ? prefill_rows : decode_rows) += plan_.sequences[i].n_rows;
-    }
-    ++counters_.n_steps;
-    counters_.prefill_rows += prefill_rows;
-    counters_.decode_rows += decode_rows;
-    counters_.decode_nanos += nanos * decode_rows / plan_.n_rows();
-    counters_.prefill_nanos += nanos * prefill_rows / plan_.n_rows();
-  }
+  Result<kv::ScopeKey> ScopeKeyOf(const api::Scope& scope) const;
+  void EndAll(RequestState& state, api::FinishReason reason, const Status& error, std::vector<api::Event>& events);
+  void EndExpired(int64_t now, std::vector<api::Event>& events);
+  void NoteStart(Sequence& sequence, int64_t now);
+  void CommitRows(Sequence& sequence, const SequenceStep& step);
+  void TakePromptLogprobs(Sequence& sequence, const SequenceStep& step, int first_logit_row);
+  void AddJobs(Sequence& sequence, std::span<float> logits, std::vector<PickJob>& jobs);
+  void CommitToken(PickJob& job, int64_t now, std::vector<api::Event>& events);
+  void Finish(Sequence& sequence, api::FinishReason reason, api::Event event, std::vector<api::Event>& events);
+  void Count(int64_t nanos);
 
   LocalModel& model_;
   EngineOptions options_;
   Clock& clock_;
   std::unique_ptr<kv::PagePool> pool_;  // outlives everything below that holds pages
   std::unique_ptr<StepExecutor> executor_;
-  std::unordered_map<uint64_t, KeptSequence> kept_;
-  std::unordered_map<api::RequestId, std::unique_ptr<Sequence>> sequences_;
+  std::unique_ptr<PageKeeper> keeper_;
+  kv::ScopeSecret secret_;
+  Sha256Digest digest_;
+  std::unordered_map<api::RequestId, std::unique_ptr<RequestState>> requests_;
   Scheduler scheduler_;
-  Sampler sampler_;
+  TokenPicker picker_;
   StepPlan plan_;
-  std::vector<int32_t> end_ids_;
-  std::vector<api::RequestId> cancelled_;
-  api::RequestId next_id_ = 1;
+  std::vector<PickJob> jobs_;
+  std::vector<std::vector<float>> fork_logits_;  // of the choices after the first, for their first token
+  std::vector<api::RequestId> cancelled_, started_;
+  std::atomic<api::RequestId> next_id_{1};
+  int64_t next_deadline_ns_ = 0;                 // no request's deadline is earlier; 0: none has one
   EngineCounters counters_;
 };
 
+Result<PreparedRequest> EngineImpl::Prepare(api::GenerationRequest request) {
+  const int vocab = model_.tokenizer().vocab_size();
+  SURETY_RETURN_IF_ERROR(request.sampling.Validate(vocab));
+  for (const api::TokenId id : request.stop_tokens) {
+    if (id >= 0 && id < vocab) continue;
+    return Error(Wrong("stop_tokens", id, "from 0 to " + std::to_string(vocab - 1)));
+  }
+  if (request.n_choices < 1 || request.n_choices > options_.max_sequences) {
+    return Error(Wrong("n_choices", request.n_choices,
+                       "from 1 to the " + std::to_string(options_.max_sequences) + " sequences that run together"));
+  }
+  if (request.n_prompt_logprobs >= 0 && options_.max_prompt_logprob_rows == 0) {
+    return Error(InvalidArgumentError("n_prompt_logprobs is not available: max_prompt_logprob_rows is 0"));
+  }
+  if (request.max_tokens == 0 || request.max_tokens < -1) {
+    return Error(Wrong("max_tokens", request.max_tokens, "positive, or -1 for the rest of the context"));
+  }
+  SURETY_ASSIGN_OR_RETURN(auto prompt, Tokenize(request));
+  if (prompt.empty()) return Error(InvalidArgumentError("the prompt has no tokens"));
+  const int n_prompt = static_cast<int>(prompt.size());
+  if (n_prompt >= options_.context_tokens) {
+    return Error(Status(StatusCode::kOutOfRange,
+                        "the prompt has " + std::to_string(n_prompt) + " tokens, but the context of " +
+                            std::to_string(options_.context_tokens) + " must hold it and at least one more"));
+  }
+  PreparedRequest prepared;
+  if (!request.scope.tenant.empty()) {
+    SURETY_ASSIGN_OR_RETURN(prepared.scope, ScopeKeyOf(request.scope));
+  }
+  prepared.id = next_id_.fetch_add(1, std::memory_order_relaxed);
+  const int room = options_.context_tokens - n_prompt;
+  prepared.max_tokens = request.max_tokens < 0 ? room : std::min(request.max_tokens, room);
+  prepared.request = std::move(request);
+  prepared.prompt = std::move(prompt);
+  return prepared;
+}
+
+Result<kv::ScopeKey> EngineImpl::ScopeKeyOf(const api::Scope& scope) const {
+  if (scope.tenant.empty()) return Error(FailedPreconditionError("without a tenant nothing is shared"));
+  kv::ScopeKeyBuilder builder(secret_);
+  builder.Tenant(scope.tenant).Region(scope.region).Product(scope.product).PolicyVersion(scope.policy_version);
+  builder.Language(scope.language).Eligibility(scope.eligibility).EffectiveDate(scope.effective_date);
+  for (const std::string& permission : scope.permissions) builder.Permission(permission);
+  if (!scope.salt.empty()) builder.Salt(scope.salt);
+  builder.Model(digest_, pool_->layout());
+  return builder.Build();
+}
+
+void EngineImpl::Submit(PreparedRequest prepared, int64_t arrival_ns, uint64_t keep) {
+  auto state = std::make_unique<RequestState>();
+  RequestState& s = *state;
+  s.prepared = std::move(prepared);
+  s.conversation = keep;
+  s.arrival_ns = arrival_ns;
+  if (s.request().timeout_ms > 0) {
+    s.deadline_ns = arrival_ns + s.request().timeout_ms * 1'000'000;
+    next_deadline_ns_ = next_deadline_ns_ == 0 ? s.deadline_ns : std::min(next_deadline_ns_, s.deadline_ns);
+  }
+  const int n = s.n_prompt();
+  const int64_t prefill_ns = scheduler_.cost().Predict({n, 0.5 * n * n});
+  s.urgency = WaitQueue::Urgency(arrival_ns, prefill_ns, s.request().priority, s.deadline_ns);
+  s.n_open = s.request().n_choices;
+  s.choices.resize(static_cast<size_t>(s.n_open));
+  s.choices[0] = std::make_unique<Sequence>(s, 0, s.prepared.prompt, model_.tokenizer(), *pool_);
+  scheduler_.Enqueue(s.choices[0].get());
+  requests_[s.id()] = std::move(state);
+}
+
+Status EngineImpl::Step(std::vector<api::Event>& events) {
+  for (api::RequestId id : std::exchange(cancelled_, {})) {
+    if (const auto it = requests_.find(id); it != requests_.end()) {
+      EndAll(*it->second, api::FinishReason::kCancelled, OkStatus(), events);
+    }
+  }
+  keeper_->Tidy();
+  started_.clear();
+  const int64_t start = clock_.NowNanos();
+  EndExpired(start, events);
+  scheduler_.Plan(plan_, start);
+  if (plan_.empty()) return OkStatus();
+  const std::vector<Sequence*> planned = scheduler_.planned();
+  for (Sequence* sequence : planned) NoteStart(*sequence, start);
+  if (const Status status = executor_->Run(plan_); !status.ok()) {
+    std::vector<RequestState*> failed;
+    for (Sequence* sequence : planned) failed.push_back(sequence->state);
+    std::sort(failed.begin(), failed.end());
+    failed.erase(std::unique(failed.begin(), failed.end()), failed.end());
+    for (RequestState* state : failed) EndAll(*state, api::FinishReason::kError, status, events);
+    return OkStatus();
+  }
+  jobs_.clear();
+  fork_logits_.clear();
+  int logit_row = 0;
+  for (size_t i = 0; i < planned.size(); ++i) {
+    const SequenceStep& step = plan_.sequences[i];
+    CommitRows(*planned[i], step);
+    TakePromptLogprobs(*planned[i], step, logit_row);
+    logit_row += step.n_logits;
+    if (planned[i]->rows_left() == 0) AddJobs(*planned[i], executor_->LogitsOf(logit_row - 1), jobs_);
+  }
+  picker_.Pick(jobs_);
+  const int64_t now = clock_.NowNanos();
+  scheduler_.Observe(plan_, now - start);
+  Count(now - start);
+  for (PickJob& job : jobs_) CommitToken(job, now, events);
+  return OkStatus();
+}
+
+void EngineImpl::NoteStart(Sequence& sequence, int64_t now) {
+  if (sequence.started) return;
+  sequence.started = true;
+  started_.push_back(sequence.state->id());
+  sequence.first_planned_ns = now;
+  counters_.prefix_queries += sequence.n_prompt;
+}
+
+void EngineImpl::CommitRows(Sequence& sequence, const SequenceStep& step) {
+  // KV beyond what this choice ever computed was found in the cache, at its start or later.
+  const int found = std::max(0, sequence.n_computed - sequence.n_high_water);
+  sequence.n_cached += found;
+  counters_.prompt_tokens_cached += found;
+  const int end = sequence.n_computed + step.n_rows;
+  const int again = std::clamp(sequence.n_high_water - sequence.n_computed, 0, step.n_rows);
+  counters_.rows_recomputed += again;
+  const int first_new = sequence.n_computed + again;
+  counters_.prompt_tokens_computed += std::max(0, std::min(end, sequence.n_prompt) - first_new);
+  sequence.n_computed = end;
+  sequence.n_high_water = std::max(sequence.n_high_water, end);
+  keeper_->Publish(sequence);
+}
+
+void EngineImpl::TakePromptLogprobs(Sequence& sequence, const SequenceStep& step, int first_logit_row) {
+  const int n_top = sequence.state->request().n_prompt_logprobs;
+  if (n_top < 0 || step.first_position >= sequence.n_prompt) return;
+  if (step.first_position == 0 && sequence.prompt_logprobs.empty()) {
+    sequence.prompt_logprobs.push_back({sequence.tokens[0], 0.0f, {}});
+  }
+  const auto vocab = static_cast<size_t>(model_.tokenizer().vocab_size());
+  for (int row = 0; row < step.n_logits; ++row) {
+    const int next = step.first_position + step.n_rows - step.n_logits + row + 1;
+    // After a preemption rows come a second time.
+    if (next >= sequence.n_prompt || next != static_cast<int>(sequence.prompt_logprobs.size())) continue;
+    const std::span<float> logits = executor_->LogitsOf(first_logit_row + row).first(vocab);
+    sequence.prompt_logprobs.push_back(LogprobOf(logits, sequence.tokens[static_cast<size_t>(next)], n_top));
+  }
+}
+
+// The first token of all choices comes from the one row that ends the prompt.
+void EngineImpl::AddJobs(Sequence& sequence, std::span<float> all_logits, std::vector<PickJob>& jobs) {
+  // Rows that an embedding has beyond the vocabulary are padding: no text belongs to them.
+  const std::span<float> logits = all_logits.first(static_cast<size_t>(model_.tokenizer().vocab_size()));
+  RequestState& state = *sequence.state;
+  jobs.push_back(PickJob(&sequence, logits));
+  if (sequence.n_output() > 0) return;
+  state.forked = true;
+  fork_logits_.reserve(fork_logits_.size() + state.choices.size());  // spans of it are kept until the step is over
+  for (size_t i = 1; i < state.choices.size(); ++i) {
+    auto fork = std::make_unique<Sequence>(state, static_cast<int>(i), sequence.tokens, model_.tokenizer(), *pool_);
+    fork->started = true;
+    fork->n_cached = sequence.n_cached;
+    fork->first_planned_ns = sequence.first_planned_ns;
+    fork->prompt_logprobs = sequence.prompt_logprobs;
+    keeper_->Fork(sequence, *fork);
+    fork->n_high_water = sequence.n_computed;
+    fork_logits_.emplace_back(logits.begin(), logits.end());
+    jobs.push_back(PickJob(fork.get(), fork_logits_.back()));
+    state.choices[i] = std::move(fork);
+    scheduler_.EnqueueFork(state.choices[i].get());
+  }
+}
+
+void EngineImpl::CommitToken(PickJob& job, int64_t now, std::vector<api::Event>& events) {
+  Sequence& sequence = *job.sequence;
+  api::Event event;
+  if (job.token < 0) {
+    event.error = job.status;
+    Finish(sequence, api::FinishReason::kError, std::move(event), events);
+    return;
+  }
+  if (sequence.n_output() == 0) {
+    sequence.first_token_ns = now;
+    event.prompt_logprobs = std::move(sequence.prompt_logprobs);
+  }
+  sequence.last_token_ns = now;
+  sequence.tokens.push_back(job.token);
+  sequence.history.AddOutput(job.token);
+  ++counters_.output_tokens;
+  event.tokens.push_back(job.token);
+  if (sequence.state->request().n_logprobs >= 0) event.logprobs.push_back(std::move(job.logprob));
+  api::FinishReason finish = api::FinishReason::kNone;
+  if (picker_.Ends(sequence, job.token)) {
+    finish = api::FinishReason::kStop;
+  } else {
+    event.text = sequence.stops.Push(sequence.decoder.Push(job.token));
+    if (sequence.stops.stopped()) {
+      finish = api::FinishReason::kStop;
+      event.stop_text = sequence.stops.stop_text();
+    } else if (sequence.tokens_left() <= 0) {
+      finish = api::FinishReason::kLength;
+    }
+  }
+  if (finish != api::FinishReason::kNone) {
+    Finish(sequence, finish, std::move(event), events);
+    return;
+  }
+  event.request = sequence.state->id();
+  event.choice = sequence.choice;
+  events.push_back(std::move(event));
+}
+
+// Ends a choice: its last event, its KV kept or freed, the choice gone, and with the last one the request.
+void EngineImpl::Finish(Sequence& sequence, api::FinishReason reason, api::Event event,
+                        std::vector<api::Event>& events) {
+  RequestState& state = *sequence.state;
+  event.request = state.id();
+  event.choice = sequence.choice;
+  event.finish = reason;
+  event.text += sequence.stops.Push(sequence.decoder.Finish());
+  event.text += sequence.stops.Flush();
+  if (sequence.stops.stopped() && reason == api::FinishReason::kLength) {
+    event.finish = api::FinishReason::kStop;
+    event.stop_text = sequence.stops.stop_text();
+  }
+  event.usage = {state.n_prompt(), sequence.n_cached, sequence.n_output()};
+  const int64_t now = clock_.NowNanos();
+  if (sequence.preempted) sequence.preempted_ns += now - sequence.preempted_since_ns;
+  const int64_t planned = sequence.started ? sequence.first_planned_ns : now;
+  event.timings.queue_ns = planned - state.arrival_ns + sequence.preempted_ns;
+  if (sequence.first_token_ns > 0) {
+    event.timings.prefill_ns = sequence.first_token_ns - planned;
+    event.timings.decode_ns = std::max<int64_t>(0, sequence.last_token_ns - sequence.first_token_ns);
+  }
+  events.push_back(std::move(event));
+  const bool is_sample = reason == api::FinishReason::kStop || reason == api::FinishReason::kLength;
+  scheduler_.Remove(&sequence, is_sample ? sequence.n_output() : -1);
+  state.used += sequence.n_output();
+  if (sequence.choice == 0 && sequence.started) state.used += state.n_prompt() - sequence.n_cached;
+  if (reason != api::FinishReason::kError) keeper_->Keep(sequence);
+  state.choices[static_cast<size_t>(sequence.choice)].reset();
+  if (--state.n_open > 0) return;
+  // Settled: what was charged when its choices got their places against what they used.
+  scheduler_.queue().Charge(state.tenant(), state.used - state.charged);
+  requests_.erase(state.id());
+}
+
+void EngineImpl::EndAll(RequestState& state, api::FinishReason reason, const Status& error,
+                        std::vector<api::Event>& events) {
+  std::vector<Sequence*> open;
+  for (size_t i = 0; i < state.choices.size(); ++i) {
+    if (state.choices[i] != nullptr) {
+      open.push_back(state.choices[i].get());
+    } else if (!state.forked) {  // a choice that has not come into being yet ends all the same
+      api::Event event;
+      event.request = state.id();
+      event.choice = static_cast<int>(i);
+      event.finish = reason;
+      event.error = error;
+      event.usage = {state.n_prompt(), 0, 0};
+      event.timings.queue_ns = clock_.NowNanos() - state.arrival_ns;
+      events.push_back(std::move(event));
+      --state.n_open;
+    }
+  }
+  for (Sequence* sequence : open) {  // the last one takes `state` with it
+    api::Event event;
+    event.error = error;
+    Finish(*sequence, reason, std::move(event), events);
+  }
+}
+
+void EngineImpl::EndExpired(int64_t now, std::vector<api::Event>& events) {
+  if (next_deadline_ns_ == 0 || now < next_deadline_ns_) return;
+  next_deadline_ns_ = 0;
+  std::vector<RequestState*> expired;
+  for (const auto& [id, state] : requests_) {
+    if (state->deadline_ns == 0) continue;
+    if (state->deadline_ns <= now) {
+      expired.push_back(state.get());
+    } else {
+      next_deadline_ns_ = next_deadline_ns_ == 0 ? state->deadline_ns : std::min(next_deadline_ns_, state->deadline_ns);
+    }
+  }
+  for (RequestState* state : expired) EndAll(*state, api::FinishReason::kTimeout, OkStatus(), events);
+}
+
+// A step's time is split over its rows.
+void EngineImpl::Count(int64_t nanos) {
+  const int64_t decode_rows = plan_.n_decode_rows, prefill_rows = plan_.n_rows() - plan_.n_decode_rows;
+  ++counters_.n_steps;
+  counters_.prefill_rows += prefill_rows;
+  counters_.decode_rows += decode_rows;
+  counters_.decode_nanos += nanos * decode_rows / plan_.n_rows();
+  counters_.prefill_nanos += nanos * prefill_rows / plan_.n_rows();
+  counters_.preemptions = scheduler_.n_preemptions();
+}
+
 }  // namespace
+
+Result<api::RequestId> Engine::Submit(const api::GenerationRequest& request, uint64_t keep) {
+  SURETY_ASSIGN_OR_RETURN(PreparedRequest prepared, Prepare(request));
+  const api::RequestId id = prepared.id;
+  Submit(std::move(prepared), clock().NowNanos(), keep);
+  return id;
+}
 
 Status EngineOptions::Validate() const {
   if (context_tokens < 2) return Wrong("context_tokens", context_tokens, "at least 2");
@@ -265,8 +446,51 @@ Status EngineOptions::Validate() const {
   if (max_rows < max_sequences || max_rows > 65536) {
     return Wrong("max_rows", max_rows, "from max_sequences (" + std::to_string(max_sequences) + ") to 65536");
   }
+  if (min_chunk_rows < 1) {
+    return Wrong("min_chunk_rows", min_chunk_rows, "positive");
+  }
+  if (itl_target_ms < 0 || itl_target_ms > 3'600'000) return Wrong("itl_target_ms", itl_target_ms, "0 to 3600000");
+  if (!(itl_stretch >= 1 && itl_stretch <= 1000)) {
+    return InvalidArgumentError("itl_stretch is " + std::to_string(itl_stretch) + ", but must be from 1 to 1000");
+  }
+  if (max_prompt_logprob_rows < 0 || max_prompt_logprob_rows > 65536) {
+    return Wrong("max_prompt_logprob_rows", max_prompt_logprob_rows, "from 0 to 65536");
+  }
+  if (host_cache_bytes < 0) return Wrong("host_cache_bytes", host_cache_bytes, "0 or positive");
+  if (disk_cache_bytes < 0) return Wrong("disk_cache_bytes", disk_cache_bytes, "0 or positive");
+  SURETY_RETURN_IF_ERROR(cache_policy.Validate());
   return OkStatus();
 }
+
+namespace {
+
+// Pages for the KV budget. What can never be there must be refused now, not when it runs out: the pool takes physical
+// memory as it fills.
+Result<int> PagesFor(const EngineOptions& options, const KvLayout& layout) {
+  const int64_t pages_for_one = (int64_t{options.context_tokens} + options.page_tokens - 1) / options.page_tokens;
+  int64_t n_pages = pages_for_one;
+  if (options.kv_budget_bytes > 0) {
+    n_pages = options.kv_budget_bytes / layout.PageStrideBytes();
+    if (n_pages < pages_for_one) {
+      return Error(ResourceExhaustedError(
+          "a KV budget of " + std::to_string(options.kv_budget_bytes) + " bytes holds " +
+          std::to_string(n_pages * options.page_tokens) + " tokens, but a context of " +
+          std::to_string(options.context_tokens) + " needs " +
+          std::to_string(pages_for_one * layout.PageStrideBytes())));
+    }
+  }
+  if (n_pages > (int64_t{1} << 30)) return Error(ResourceExhaustedError("the KV cache would have over 2^30 pages"));
+  const int64_t needed = n_pages * layout.PageStrideBytes(), available = AvailableMemoryBytes();
+  if (available >= 0 && needed > available) {
+    return Error(ResourceExhaustedError("the KV cache of " + std::to_string(n_pages * options.page_tokens) +
+                                        " tokens takes " + std::to_string(needed >> 20) + " MiB, but only " +
+                                        std::to_string(available >> 20) +
+                                        " MiB of memory are available; use a shorter context or a smaller KV type"));
+  }
+  return static_cast<int>(n_pages);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOptions& options, Clock& clock) {
   SURETY_RETURN_IF_ERROR(options.Validate());
@@ -276,35 +500,23 @@ Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOpti
   }
   EngineOptions in_force = options;
   in_force.context_tokens = std::min(options.context_tokens, model.config().max_context);
+  in_force.max_prompt_logprob_rows = std::min(options.max_prompt_logprob_rows, options.max_rows);
   const KvLayout layout = model.config().KvLayoutFor(options.kv_type, options.page_tokens);
   SURETY_RETURN_IF_ERROR(layout.Validate());
-  const int64_t pages_for_one =
-      (int64_t{in_force.context_tokens} + options.page_tokens - 1) / options.page_tokens;
-  int64_t n_pages = pages_for_one;
-  if (options.kv_budget_bytes > 0) {
-    n_pages = options.kv_budget_bytes / layout.PageStrideBytes();
-    if (n_pages < pages_for_one) {
-      return Error(ResourceExhaustedError(
-          "a KV budget of " + std::to_string(options.kv_budget_bytes) + " bytes holds " +
-          std::to_string(n_pages * options.page_tokens) + " tokens, but a context of " +
-          std::to_string(in_force.context_tokens) + " needs " +
-          std::to_string(pages_for_one * layout.PageStrideBytes())));
-    }
-  }
-  if (n_pages > (int64_t{1} << 30)) return Error(ResourceExhaustedError("the KV cache would have over 2^30 pages"));
-  // The pool takes physical memory as it fills: what can never be there must be refused now, not when it runs out.
-  const int64_t needed = n_pages * layout.PageStrideBytes(), available = AvailableMemoryBytes();
-  if (available >= 0 && needed > available) {
-    return Error(ResourceExhaustedError("the KV cache of " + std::to_string(n_pages * options.page_tokens) +
-                                        " tokens takes " + std::to_string(needed >> 20) + " MiB, but only " +
-                                        std::to_string(available >> 20) +
-                                        " MiB of memory are available; use a shorter context or a smaller KV type"));
-  }
-  SURETY_ASSIGN_OR_RETURN(auto pool, kv::PagePool::Make(layout, static_cast<int>(n_pages)));
+  SURETY_ASSIGN_OR_RETURN(const int n_pages, PagesFor(in_force, layout));
+  SURETY_ASSIGN_OR_RETURN(auto pool, kv::PagePool::Make(layout, n_pages));
   SURETY_RETURN_IF_ERROR(model.model().Reserve(options.max_rows, in_force.context_tokens));
-  SURETY_ASSIGN_OR_RETURN(auto executor, MakeModelExecutor(model.model(), pool->view(), options.max_sequences,
+  SURETY_ASSIGN_OR_RETURN(auto executor, MakeModelExecutor(model.model(), pool->view(), in_force.max_logit_rows(),
                                                            options.max_rows));
-  return std::make_unique<EngineImpl>(model, in_force, clock, std::move(pool), std::move(executor));
+  SURETY_ASSIGN_OR_RETURN(const kv::ScopeSecret secret, kv::ScopeSecret::Random());
+  PageKeeperOptions keeper_options;
+  keeper_options.policy = options.cache_policy;
+  keeper_options.host_bytes = options.host_cache_bytes;
+  keeper_options.disk_folder = options.disk_cache_folder;
+  keeper_options.disk_bytes = options.disk_cache_bytes;
+  SURETY_ASSIGN_OR_RETURN(auto keeper, PageKeeper::Make(*pool, clock, keeper_options));
+  return std::make_unique<EngineImpl>(model, in_force, clock, std::move(pool), std::move(executor), std::move(keeper),
+                                      secret);
 }
 
 }  // namespace surety::engine

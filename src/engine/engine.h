@@ -1,14 +1,16 @@
 // Generation: requests in, events out, one step at a time. The step loop is the caller's, so a command can run it in
-// its own thread, a server in its engine thread, a test step by step.
+// its own thread, a server in its engine thread (local_backend.h), a test step by step.
 //
-// Each step: the scheduler plans (decode rows first, then prefill chunks within the row budget), the executor runs the
-// plan, tokens are sampled and committed, text is released up to what stop strings and unfinished characters hold back.
+// Each step: the scheduler plans (scheduler.h), the executor runs the plan, tokens are sampled and committed, text is
+// released up to what stop strings and unfinished characters hold back.
 //
-// Threads: one. Owns: the page pool, the sequences. Borrows: the model.
+// Threads: one, but for Tokenize and Prepare, which any may call. Owns: the page pool, the sequences. Borrows: the
+// model.
 // Errors: Make: kInvalidArgument (options), kResourceExhausted (KV memory, with what was asked for). Submit:
 // kInvalidArgument naming the field; kOutOfRange when prompt and context do not fit, with both lengths.
-// Invariants: (1) each request ends with exactly one event whose finish is not kNone. (2) all per-step memory exists
-// after Make. (3) a request's tokens do not depend on what else runs.
+// Invariants: (1) each choice of a request ends with exactly one event whose finish is not kNone. (2) the memory of
+// pages, logits and the model's step exists after Make. (3) a request's tokens do not depend on what else runs, nor on
+// what was cached, nor on whether it was preempted.
 #pragma once
 
 #include <functional>
@@ -18,6 +20,8 @@
 #include "api/request.h"
 #include "base/clock.h"
 #include "engine/local_model.h"
+#include "engine/sequence.h"
+#include "engine/step_plan.h"
 #include "kv/page_pool.h"
 #include "tensor/kv_layout.h"
 
@@ -30,15 +34,33 @@ struct EngineOptions {
   KvType kv_type = KvType::kF16;
   int max_sequences = 1;        // at the same time; further requests wait
   int max_rows = 512;           // rows of one step: the prefill chunk
+  int min_chunk_rows = 8;       // rows of prompts that a step has at least while streams run
+  int itl_target_ms = 0;        // time of a step while streams run; 0: itl_stretch times that of one without prompts
+  double itl_stretch = 1.7;
+  int max_prompt_logprob_rows = 16;  // rows of a step whose logits are wanted for prompt logprobs
+  // Prefixes are kept and shared inside a request's scope; requests without a tenant share nothing.
+  kv::ScopePolicy cache_policy = {};      // of scopes
+  int64_t host_cache_bytes = 0;      // memory for pages that the KV budget has no room for; 0: none
+  std::string disk_cache_folder = {};     // empty: none
+  int64_t disk_cache_bytes = 0;
+  std::string model_digest = {};          // SHA-256 of the weights, hex; empty: derived from the file's name, size and shape
 
+  int max_logit_rows() const { return max_sequences + max_prompt_logprob_rows; }
   Status Validate() const;
 };
 
-// Time and work of finished steps, for the timing summary.
+class Scheduler;
+
+// Time and work of finished steps. Counted at commit, so that sums balance: each prompt token is counted once, as
+// cached or as computed; rows computed a second time, after a preemption, are counted as recomputed and nowhere else.
 struct EngineCounters {
   int64_t n_steps = 0;
   int64_t prefill_rows = 0, decode_rows = 0;
   int64_t prefill_nanos = 0, decode_nanos = 0;  // mixed steps count by their rows' share
+  int64_t prompt_tokens_cached = 0, prompt_tokens_computed = 0, rows_recomputed = 0;
+  int64_t prefix_queries = 0;   // prompt tokens that were looked up in the prefix cache
+  int64_t output_tokens = 0;
+  int64_t preemptions = 0;
 };
 
 class Engine {
@@ -50,9 +72,12 @@ class Engine {
   // Prompt tokens of a request: template rendered, control tokens only where the template put them, BOS never doubled.
   virtual Result<std::vector<api::TokenId>> Tokenize(const api::GenerationRequest& request) const = 0;
 
+  // Validates, tokenizes, gives the request its id.
+  virtual Result<PreparedRequest> Prepare(api::GenerationRequest request) = 0;
   // Enqueues. With `keep` the sequence's KV stays after it ends, as conversation `keep`, and is reused by the next
-  // request of the same conversation as far as the tokens agree.
-  virtual Result<api::RequestId> Submit(const api::GenerationRequest& request, uint64_t keep = 0) = 0;
+  // request of the same conversation as far as the tokens agree. `arrival_ns`: when it came, on the engine's clock.
+  virtual void Submit(PreparedRequest request, int64_t arrival_ns, uint64_t keep = 0) = 0;
+  Result<api::RequestId> Submit(const api::GenerationRequest& request, uint64_t keep = 0);
   virtual void Cancel(api::RequestId id) = 0;
   virtual void Forget(uint64_t conversation) = 0;  // frees a kept conversation
 
@@ -61,10 +86,20 @@ class Engine {
   virtual Status Step(std::vector<api::Event>& events) = 0;
 
   virtual const EngineCounters& counters() const = 0;
+  virtual const Scheduler& scheduler() const = 0;
+  virtual Scheduler& scheduler() = 0;
+  virtual const StepPlan& last_plan() const = 0;
+  virtual const std::vector<api::RequestId>& started() const = 0;  // requests that the last step took up
+  virtual Clock& clock() const = 0;
   virtual const EngineOptions& options() const = 0;  // as in force
   virtual int64_t kv_bytes() const = 0;
   virtual int64_t workspace_bytes() const = 0;  // of a step, with its logits
   virtual kv::PagePool& pages() = 0;
+  virtual kv::PrefixCache& cache() = 0;
+
+  // Overwrites and frees what is cached for a scope; of all its salts if `salt` is empty. kFailedPrecondition without a
+  // tenant.
+  virtual Result<kv::ForgetReceipt> ForgetScope(const api::Scope& scope) = 0;
 };
 
 }  // namespace surety::engine

@@ -18,13 +18,13 @@ class StepExecutor {
  public:
   virtual ~StepExecutor() = default;
   virtual Status Run(const StepPlan& plan) = 0;
-  // Logits of the i-th sequence of the last plan that wanted them, V floats; the caller may change them.
+  // The i-th row of logits that the last plan wanted, in the plan's order, V floats; the caller may change them.
   virtual std::span<float> LogitsOf(int i) = 0;
 };
 
 // Runs plans on a model whose memory has been reserved for max_rows. Borrows the model and the KV memory.
 // kResourceExhausted when the logits' memory cannot be had.
-Result<std::unique_ptr<StepExecutor>> MakeModelExecutor(model::Model& model, const PagedKvView& kv, int max_sequences,
+Result<std::unique_ptr<StepExecutor>> MakeModelExecutor(model::Model& model, const PagedKvView& kv, int max_logit_rows,
                                                         int max_rows);
 
 }  // namespace surety::engine

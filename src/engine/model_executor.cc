@@ -9,11 +9,11 @@ namespace {
 
 class ModelExecutor final : public StepExecutor {
  public:
-  ModelExecutor(model::Model& model, const PagedKvView& kv, AlignedBuffer logits, int max_sequences, int max_rows)
+  ModelExecutor(model::Model& model, const PagedKvView& kv, AlignedBuffer logits, int max_logit_rows, int max_rows)
       : model_(model), kv_(kv), logits_(std::move(logits)) {
     positions_.reserve(static_cast<size_t>(max_rows));
-    sequences_.reserve(static_cast<size_t>(max_sequences));
-    logit_rows_.reserve(static_cast<size_t>(max_sequences));
+    sequences_.reserve(static_cast<size_t>(max_logit_rows));
+    logit_rows_.reserve(static_cast<size_t>(max_logit_rows));
   }
 
   Status Run(const StepPlan& plan) override {
@@ -23,7 +23,8 @@ class ModelExecutor final : public StepExecutor {
     for (const SequenceStep& step : plan.sequences) {
       for (int i = 0; i < step.n_rows; ++i) positions_.push_back(step.first_position + i);
       sequences_.push_back({step.first_row, step.n_rows, step.first_position, step.page_table});
-      if (step.wants_logits) logit_rows_.push_back(step.first_row + step.n_rows - 1);
+      const int end = step.first_row + step.n_rows;
+      for (int row = end - step.n_logits; row < end; ++row) logit_rows_.push_back(row);
     }
     const BatchView batch = {plan.token_ids, positions_, sequences_, logit_rows_};
     const int64_t vocab = model_.config().vocab_size;
@@ -47,12 +48,12 @@ class ModelExecutor final : public StepExecutor {
 
 }  // namespace
 
-Result<std::unique_ptr<StepExecutor>> MakeModelExecutor(model::Model& model, const PagedKvView& kv, int max_sequences,
+Result<std::unique_ptr<StepExecutor>> MakeModelExecutor(model::Model& model, const PagedKvView& kv, int max_logit_rows,
                                                         int max_rows) {
-  const size_t bytes = static_cast<size_t>(max_sequences) * static_cast<size_t>(model.config().vocab_size) * 4;
+  const size_t bytes = static_cast<size_t>(max_logit_rows) * static_cast<size_t>(model.config().vocab_size) * 4;
   auto logits = AlignedBuffer::TryAllocate(bytes);
-  if (!logits) return Error(logits.error().WithContext("logits of " + std::to_string(max_sequences) + " sequences"));
-  return std::make_unique<ModelExecutor>(model, kv, *std::move(logits), max_sequences, max_rows);
+  if (!logits) return Error(logits.error().WithContext("logits of " + std::to_string(max_logit_rows) + " rows"));
+  return std::make_unique<ModelExecutor>(model, kv, *std::move(logits), max_logit_rows, max_rows);
 }
 
 }  // namespace surety::engine

@@ -1,59 +1,217 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace surety::engine {
+namespace {
 
-void Scheduler::Remove(const Sequence* sequence) {
-  std::erase(waiting_, sequence);
+// Before there is any prediction, a prompt chunk beside running streams has at most this many rows.
+constexpr int kUncalibratedRows = 32;
+
+auto OrderOf(const Sequence& s) { return std::make_tuple(s.state->urgency, s.state->id(), s.choice); }
+
+int PriorityOf(const Sequence& s) { return s.state->request().priority; }
+
+bool Contains(const std::vector<Sequence*>& list, const Sequence* sequence) {
+  return std::find(list.begin(), list.end(), sequence) != list.end();
+}
+
+}  // namespace
+
+void Scheduler::InsertRunning(Sequence* sequence) {
+  const auto place = std::upper_bound(running_.begin(), running_.end(), sequence, [](const auto* a, const auto* b) {
+    return OrderOf(*a) < OrderOf(*b);
+  });
+  running_.insert(place, sequence);
+}
+
+void Scheduler::EnqueueFork(Sequence* sequence) {
+  if (static_cast<int>(running_.size()) < options_.max_sequences) {
+    InsertRunning(sequence);
+    return;
+  }
+  source_.Detach(*sequence);
+  queue_.Push(sequence);
+}
+
+void Scheduler::Remove(Sequence* sequence, int n_output) {
+  queue_.Remove(sequence);
   std::erase(running_, sequence);
   std::erase(planned_, sequence);
+  if (n_output > 0) mean_output_ += (n_output - mean_output_) / 16;
 }
 
-void Scheduler::Admit() {
-  while (!waiting_.empty() && static_cast<int>(running_.size()) < max_sequences_) {
-    Sequence* next = waiting_.front();
-    // The last output token is never fed back, so its KV is not needed; a page more does no harm.
-    if (!next->pages.Extend(next->n_prompt + next->max_tokens)) return;
-    waiting_.pop_front();
-    running_.push_back(next);
+int Scheduler::PagesOf(int64_t n_tokens) const {
+  const int64_t page = pool_.layout().page_tokens;
+  return static_cast<int>((n_tokens + page - 1) / page);
+}
+
+double Scheduler::PredictedGrowth(const Sequence& sequence) const {
+  const double left = std::max(mean_output_ - sequence.n_output(), 0.25 * mean_output_);
+  return std::min(left, static_cast<double>(sequence.tokens_left()));
+}
+
+bool Scheduler::Fits(const Sequence& next) const {
+  // Pages the cache could give up include those that the newcomer would find in it.
+  int64_t needed = PagesOf(next.n_tokens() + static_cast<int64_t>(PredictedGrowth(next)));
+  for (const Sequence* s : running_) {
+    const int held = static_cast<int>(s->pages.pages().size());
+    needed += std::max(0, PagesOf(s->n_tokens() + static_cast<int64_t>(PredictedGrowth(*s))) - held);
+  }
+  return needed <= int64_t{pool_.n_free()} + source_.n_evictable();
+}
+
+bool Scheduler::MakeRoomFor(const Sequence& next, int64_t now_ns) {
+  while (static_cast<int>(running_.size()) >= options_.max_sequences || !Fits(next)) {
+    if (running_.empty()) return true;  // alone it always fits: the pool holds a whole context
+    Sequence* least = *std::max_element(running_.begin(), running_.end(), [](const auto* a, const auto* b) {
+      return std::make_tuple(PriorityOf(*a), OrderOf(*a)) < std::make_tuple(PriorityOf(*b), OrderOf(*b));
+    });
+    if (PriorityOf(*least) <= PriorityOf(next)) return false;
+    Preempt(*least, now_ns);
+  }
+  return true;
+}
+
+void Scheduler::Admit(int64_t now_ns) {
+  while (Sequence* next = queue_.Front()) {
+    if (!MakeRoomFor(*next, now_ns)) return;
+    next = queue_.Front();  // one that lost its place may be first now
+    source_.Attach(*next);
+    if (!ExtendPages(*next, next->n_tokens(), now_ns)) {
+      source_.Detach(*next);
+      return;
+    }
+    queue_.Pop(next);
+    // Charged when it gets its place, so that a tenant cannot take all places at once; settled when it ends.
+    const double rows = next->rows_left() + PredictedGrowth(*next);
+    queue_.Charge(next->state->tenant(), rows);
+    next->state->charged += rows;
+    if (next->preempted) {
+      next->preempted = false;
+      next->preempted_ns += now_ns - next->preempted_since_ns;
+    }
+    InsertRunning(next);
   }
 }
 
-void Scheduler::ReleaseWaitingPages() {
-  for (Sequence* sequence : waiting_) {
-    sequence->pages.Truncate(0);
-    sequence->n_computed = sequence->n_cached = 0;
+Sequence* Scheduler::Victim(const Sequence& asker) const {
+  for (auto it = running_.rbegin(); it != running_.rend(); ++it) {
+    if (OrderOf(**it) <= OrderOf(asker)) return nullptr;
+    if (!Contains(planned_, *it)) return *it;
   }
+  return nullptr;
+}
+
+void Scheduler::Preempt(Sequence& victim, int64_t now_ns) {
+  source_.Detach(victim);
+  std::erase(running_, &victim);
+  victim.preempted = true;
+  victim.preempted_since_ns = now_ns;
+  ++n_preemptions_;
+  queue_.Push(&victim);
+}
+
+bool Scheduler::ExtendPages(Sequence& sequence, int n_tokens, int64_t now_ns) {
+  while (!sequence.pages.Extend(n_tokens)) {
+    const int missing = PagesOf(n_tokens) - static_cast<int>(sequence.pages.pages().size()) - pool_.n_free();
+    if (source_.Evict(missing, false) > 0) continue;
+    if (Sequence* victim = Victim(sequence)) {
+      Preempt(*victim, now_ns);
+      continue;
+    }
+    const bool first = running_.empty() || running_.front() == &sequence;
+    if (!first || source_.Evict(missing, true) == 0) return false;
+  }
+  return true;
 }
 
 void Scheduler::Append(Sequence& sequence, int n_rows, StepPlan& plan) {
   SequenceStep step;
-  step.request = sequence.id;
+  step.request = sequence.state->id();
+  step.choice = sequence.choice;
   step.first_row = plan.n_rows();
   step.n_rows = n_rows;
   step.first_position = sequence.n_computed;
   step.page_table = sequence.pages.pages();
-  step.wants_logits = n_rows == sequence.rows_left();
+  step.decodes = !sequence.prefilling();
+  const bool reaches_end = n_rows == sequence.rows_left();
+  if (sequence.state->request().n_prompt_logprobs >= 0 && sequence.n_computed < sequence.n_prompt) {
+    step.n_logits = n_rows;
+  } else {
+    step.n_logits = reaches_end ? 1 : 0;
+  }
   const auto first = sequence.tokens.begin() + sequence.n_computed;
   plan.token_ids.insert(plan.token_ids.end(), first, first + n_rows);
-  plan.n_logit_rows += step.wants_logits ? 1 : 0;
+  plan.n_logit_rows += step.n_logits;
+  plan.n_decode_rows += step.decodes ? 1 : 0;
+  plan.work.rows += n_rows;
+  plan.work.attended += static_cast<double>(n_rows) * step.first_position + 0.5 * n_rows * (n_rows + 1.0);
   plan.sequences.push_back(step);
   planned_.push_back(&sequence);
 }
 
-void Scheduler::Plan(StepPlan& plan) {
+void Scheduler::PlanDecodes(StepPlan& plan, int64_t now_ns) {
+  const std::vector<Sequence*> running = running_;  // preemption takes from the end
+  for (Sequence* sequence : running) {
+    if (sequence->preempted || sequence->prefilling()) continue;
+    if (ExtendPages(*sequence, sequence->n_tokens(), now_ns)) {
+      Append(*sequence, 1, plan);
+    } else {
+      Preempt(*sequence, now_ns);
+    }
+  }
+}
+
+// A choice whose next page another one of this plan is about to compute does not compute it a second time.
+bool Scheduler::WaitsForPrefix(Sequence& sequence) const {
+  const size_t page = static_cast<size_t>(pool_.layout().page_tokens);
+  const size_t computed = static_cast<size_t>(sequence.n_computed);
+  const size_t next = (computed / page + 1) * page;  // the end of its next whole page
+  if (next >= sequence.tokens.size() || sequence.state->request().n_prompt_logprobs >= 0) return false;
+  return std::any_of(planned_.begin(), planned_.end(), [&](const Sequence* other) {
+    return other->prefilling() && other->tokens.size() >= next &&
+           other->n_computed >= static_cast<int>(computed / page * page) &&
+           source_.SharesPrefixes(*other, sequence) &&
+           std::equal(sequence.tokens.begin(), sequence.tokens.begin() + static_cast<int64_t>(next),
+                      other->tokens.begin());
+  });
+}
+
+void Scheduler::PlanPrompts(StepPlan& plan, int64_t now_ns) {
+  const bool streams_run = plan.n_decode_rows > 0;
+  int64_t target = options_.itl_target_ns;
+  if (target == 0) target = static_cast<int64_t>(options_.itl_stretch * static_cast<double>(cost_.Predict(plan.work)));
+  int at_least = options_.min_chunk_rows;
+  int prompt_logit_rows = options_.max_prompt_logit_rows;
+  const std::vector<Sequence*> running = running_;
+  for (Sequence* sequence : running) {
+    if (sequence->preempted || !sequence->prefilling()) continue;
+    if (WaitsForPrefix(*sequence)) continue;
+    source_.AttachMore(*sequence);
+    if (!ExtendPages(*sequence, sequence->n_tokens(), now_ns)) continue;
+    int most = std::min(options_.max_rows - plan.n_rows(), sequence->rows_left());
+    if (sequence->state->request().n_prompt_logprobs >= 0) most = std::min(most, prompt_logit_rows);
+    if (streams_run) {
+      most = cost_.calibrated()
+                 ? cost_.RowsWithin(plan.work, sequence->n_computed, std::min(at_least, most), most, target)
+                 : std::min(most, kUncalibratedRows - plan.n_rows());
+    }
+    if (most <= 0) continue;
+    Append(*sequence, most, plan);
+    if (plan.sequences.back().n_logits > 1) prompt_logit_rows -= plan.sequences.back().n_logits;
+    at_least = std::max(0, at_least - most);
+  }
+}
+
+void Scheduler::Plan(StepPlan& plan, int64_t now_ns) {
   plan.Clear();
   planned_.clear();
-  Admit();
-  for (Sequence* sequence : running_) {
-    if (!sequence->prefilling()) Append(*sequence, 1, plan);
-  }
-  for (Sequence* sequence : running_) {
-    const int budget = max_rows_ - plan.n_rows();
-    if (budget <= 0) break;
-    if (sequence->prefilling()) Append(*sequence, std::min(budget, sequence->rows_left()), plan);
-  }
+  Admit(now_ns);
+  PlanDecodes(plan, now_ns);
+  PlanPrompts(plan, now_ns);
+  plan.predicted_ns = cost_.Predict(plan.work);
 }
 
 }  // namespace surety::engine

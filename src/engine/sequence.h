@@ -1,44 +1,83 @@
-// One request on its way through the engine: its tokens, its pages, its text that is not released yet.
-// Threads: the engine thread, its only writer.
+// A request on its way through the engine: its choices, each with its tokens, its pages, its text not released yet.
+// Threads: the engine thread, the only writer. Owns: see the members; the engine owns the request.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "api/request.h"
 #include "engine/sampler.h"
 #include "engine/stop_matcher.h"
+#include "kv/host_store.h"
 #include "kv/page_pool.h"
+#include "kv/prefix_cache.h"
 #include "model/tokenizer/tokenizer.h"
 
 namespace surety::engine {
 
+// A request after validation and tokenization, which any thread may do.
+struct PreparedRequest {
+  api::RequestId id = 0;
+  api::GenerationRequest request;
+  std::vector<int32_t> prompt;
+  int max_tokens = 0;   // of output, for each choice
+  std::optional<kv::ScopeKey> scope;  // under which its KV is shared; none: with nobody
+};
+
+struct RequestState;
+
+// One choice of a request.
 struct Sequence {
-  Sequence(api::RequestId request_id, api::GenerationRequest r, std::vector<int32_t> prompt,
-           const model::Tokenizer& tokenizer, kv::PagePool& pool)
-      : id(request_id), request(std::move(r)), tokens(std::move(prompt)), n_prompt(static_cast<int>(tokens.size())),
-        pages(pool), decoder(tokenizer), stops(request.stop) {
-    history.AddPrompt(tokens);
-  }
+  Sequence(RequestState& owner, int choice_index, std::vector<int32_t> prompt, const model::Tokenizer& tokenizer,
+           kv::PagePool& pool);
 
   int n_tokens() const { return static_cast<int>(tokens.size()); }
   int n_output() const { return n_tokens() - n_prompt; }
-  bool prefilling() const { return n_computed < n_tokens() - 1 || n_output() == 0; }
+  // Not yet at its first token, or catching up after it lost its KV.
+  bool prefilling() const { return rows_left() > 1 || n_output() == 0; }
   int rows_left() const { return n_tokens() - n_computed; }
+  int tokens_left() const;   // of output
 
-  api::RequestId id;
-  api::GenerationRequest request;
-  uint64_t conversation = 0;  // 0: none
-  std::vector<int32_t> tokens;  // prompt, then output
+  RequestState* state;
+  int choice;
+  api::SamplingParams sampling;   // the request's, with this choice's lane
+  std::vector<int32_t> tokens;    // prompt, then output
   int n_prompt;
-  int n_computed = 0;    // tokens whose KV is in the cache
-  int n_cached = 0;      // of the prompt, found there at the start
-  int max_tokens = 0;    // of output
+  int n_computed = 0;     // tokens whose KV is in the pages
+  int n_high_water = 0;   // the most that n_computed has ever been: rows below it are computed again
+  int n_cached = 0;       // of the prompt, found in the cache when it was first planned
+  bool started = false;   // planned at least once
+  bool preempted = false; // waits with its progress, having run before
   kv::PageTable pages;
+  std::optional<kv::PrefixCursor> cursor;  // its place in the prefix cache
+  int n_published = 0;    // its first pages that the cache has been offered
+  kv::SwappedPage swapped_tail;  // of a preempted choice: its last, partial page
+  int swapped_tokens = 0;        // n_computed when it was swapped
   TokenHistory history;
   model::IncrementalDecoder decoder;
   StopMatcher stops;
+  std::vector<api::TokenLogprob> prompt_logprobs;
+  int64_t first_planned_ns = 0, first_token_ns = 0, last_token_ns = 0;
+  int64_t preempted_ns = 0, preempted_since_ns = 0;
+};
+
+struct RequestState {
+  PreparedRequest prepared;
+  uint64_t conversation = 0;    // 0: none
+  int64_t arrival_ns = 0;
+  int64_t deadline_ns = 0;      // 0: none
+  int64_t urgency = 0;          // the smaller, the sooner (wait_queue.h)
+  double charged = 0, used = 0; // rows: what its tenant was charged, and what it was worth
+  bool forked = false;          // the choices after the first have come into being
+  std::vector<std::unique_ptr<Sequence>> choices;   // null once ended
+  int n_open = 0;               // choices that have not ended
+
+  api::RequestId id() const { return prepared.id; }
+  int n_prompt() const { return static_cast<int>(prepared.prompt.size()); }
+  const api::GenerationRequest& request() const { return prepared.request; }
+  const std::string& tenant() const { return prepared.request.scope.tenant; }
 };
 
 }  // namespace surety::engine

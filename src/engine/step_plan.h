@@ -10,23 +10,29 @@
 #include <vector>
 
 #include "api/request.h"
+#include "engine/step_cost.h"
 
 namespace surety::engine {
 
 // Consecutive tokens of one sequence, starting where its KV cache ends.
 struct SequenceStep {
   api::RequestId request = 0;
+  int choice = 0;
   int first_row = 0;                    // in StepPlan::token_ids
   int n_rows = 0;
   int first_position = 0;
   std::span<const int32_t> page_table;  // covers first_position + n_rows
-  bool wants_logits = false;            // of the last row
+  int n_logits = 0;                     // of the last n_logits rows the logits are wanted
+  bool decodes = false;                 // one row that continues an answer, not a piece of a prompt
 };
 
 struct StepPlan {
   std::vector<SequenceStep> sequences;  // decode rows first, then prefill chunks
   std::vector<int32_t> token_ids;       // one a row
   int n_logit_rows = 0;
+  int n_decode_rows = 0;
+  StepWork work;
+  int64_t predicted_ns = 0;             // 0: no prediction yet
 
   bool empty() const { return sequences.empty(); }
   int n_rows() const { return static_cast<int>(token_ids.size()); }
@@ -37,7 +43,9 @@ struct StepPlan {
   void Clear() {
     sequences.clear();
     token_ids.clear();
-    n_logit_rows = 0;
+    n_logit_rows = n_decode_rows = 0;
+    work = {};
+    predicted_ns = 0;
   }
 };
 

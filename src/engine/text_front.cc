@@ -7,8 +7,9 @@
 namespace surety::engine {
 namespace {
 
-Result<std::vector<api::TokenId>> TokenizeMessages(const LocalModel& model, const api::GenerationRequest& request,
-                                                   int64_t now_unix_seconds) {
+Result<std::vector<model::TextSegment>> RenderSegments(const LocalModel& model,
+                                                       const api::GenerationRequest& request,
+                                                       int64_t now_unix_seconds) {
   if (!model.chat_template_status().ok()) {
     return Error(FailedPreconditionError("the model's chat template cannot be used: " +
                                          model.chat_template_status().message()));
@@ -26,11 +27,11 @@ Result<std::vector<api::TokenId>> TokenizeMessages(const LocalModel& model, cons
   if (spec.bos >= 0) input.bos_token = tokenizer.TokenText(spec.bos);
   if (spec.eos >= 0) input.eos_token = tokenizer.TokenText(spec.eos);
   input.now_unix_seconds = now_unix_seconds;
-  SURETY_ASSIGN_OR_RETURN(const auto segments, model.chat_template()->Render(input));
+  SURETY_ASSIGN_OR_RETURN(auto segments, model.chat_template()->Render(input));
   for (const model::TextSegment& segment : segments) {
     if (!segment.trusted) SURETY_RETURN_IF_ERROR(CheckUtf8(segment.text, "the text of a message"));
   }
-  return tokenizer.Encode(segments, {.add_special = false});
+  return segments;
 }
 
 }  // namespace
@@ -48,6 +49,15 @@ Status CheckUtf8(std::string_view text, std::string_view what) {
   return OkStatus();
 }
 
+Result<std::string> RenderMessages(const LocalModel& model, const api::GenerationRequest& request,
+                                   int64_t now_unix_seconds) {
+  if (!request.has_messages) return Error(InvalidArgumentError("only messages are rendered by a template"));
+  SURETY_ASSIGN_OR_RETURN(const auto segments, RenderSegments(model, request, now_unix_seconds));
+  std::string text;
+  for (const model::TextSegment& segment : segments) text += segment.text;
+  return text;
+}
+
 Result<std::vector<api::TokenId>> TokenizeRequest(const LocalModel& model, const api::GenerationRequest& request,
                                                   int64_t now_unix_seconds) {
   const int given = int{request.has_messages} + int{request.has_prompt} + int{request.has_tokens};
@@ -55,7 +65,10 @@ Result<std::vector<api::TokenId>> TokenizeRequest(const LocalModel& model, const
     return Error(InvalidArgumentError("a request needs exactly one of messages, prompt and tokens, but has " +
                                       std::to_string(given)));
   }
-  if (request.has_messages) return TokenizeMessages(model, request, now_unix_seconds);
+  if (request.has_messages) {
+    SURETY_ASSIGN_OR_RETURN(const auto segments, RenderSegments(model, request, now_unix_seconds));
+    return model.tokenizer().Encode(segments, {.add_special = false});
+  }
   if (request.has_tokens) {
     for (size_t i = 0; i < request.tokens.size(); ++i) {
       if (request.tokens[i] >= 0 && request.tokens[i] < model.tokenizer().vocab_size()) continue;

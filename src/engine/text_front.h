@@ -16,6 +16,10 @@ namespace surety::engine {
 Result<std::vector<api::TokenId>> TokenizeRequest(const LocalModel& model, const api::GenerationRequest& request,
                                                   int64_t now_unix_seconds);
 
+// The text that the model's template makes of the messages.
+Result<std::string> RenderMessages(const LocalModel& model, const api::GenerationRequest& request,
+                                   int64_t now_unix_seconds);
+
 // kInvalidArgument with `what` and the place of the first byte that is not UTF-8.
 Status CheckUtf8(std::string_view text, std::string_view what);
 

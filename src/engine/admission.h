@@ -1,0 +1,53 @@
+// Decides whether a request may join the queue, and how long it would wait there.
+//
+// Threads: any; the engine thread reports what it takes up. Owns: counts only.
+// Invariant: each request that Enter let in leaves exactly once, by Started or by Left.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "api/backend.h"
+
+namespace surety::engine {
+
+struct AdmissionOptions {
+  int max_waiting = 256;
+  int max_waiting_per_tenant = 256;
+  int64_t max_queue_wait_ns = 0;  // 0: any
+};
+
+class Admission {
+ public:
+  explicit Admission(const AdmissionOptions& options) : options_(options) {}
+
+  // Null, or the refusal.
+  std::unique_ptr<api::Refusal> Enter(api::RequestId id, const std::string& tenant, int64_t timeout_ms);
+  // Taken up by the engine thread at `now_ns`.
+  void Started(api::RequestId id, int64_t now_ns);
+  void Left(api::RequestId id);  // ended without having been taken up
+  void SetPlacesFree(int n);     // in the batch, as of the last step
+  void Drain();
+
+  int n_waiting() const;
+  int64_t PredictedWaitNs() const;
+
+ private:
+  int64_t PredictedWaitLocked() const;
+  void Forget(api::RequestId id);
+
+  AdmissionOptions options_;
+  mutable std::mutex mutex_;
+  std::unordered_map<api::RequestId, std::string> waiting_;
+  std::unordered_map<std::string, int> by_tenant_;
+  bool draining_ = false;
+  int places_free_ = 1;
+  int64_t last_start_ns_ = 0;
+  bool had_queue_ = false;      // others waited when the last one was taken up
+  double interval_ns_ = 0;      // between two that are taken up while others wait, fading
+};
+
+}  // namespace surety::engine
