@@ -80,16 +80,16 @@ DiskTier::~DiskTier() {
   while (table_.oldest() >= 0) Free(table_.oldest());
 }
 
-void DiskTier::NoteIo(bool ok) {
+void DiskTier::NoteIo(bool ok, int& n_in_row) {
   stats_.io_errors += ok ? 0 : 1;
-  if (in_service()) n_errors_in_row_ = ok ? 0 : n_errors_in_row_ + 1;
+  if (in_service()) n_in_row = ok ? 0 : n_in_row + 1;
 }
 
 bool DiskTier::Free(int slot) {
   bool overwritten = true;
   if (table_.at(slot).zero) {
     overwritten = file_->WriteAt(slot * slot_bytes_, zeros_).ok();
-    NoteIo(overwritten);
+    NoteIo(overwritten, n_write_errors_);
     if (overwritten) stats_.zeroed_bytes += static_cast<int64_t>(page_bytes_);
   }
   table_.Free(slot);
@@ -123,7 +123,7 @@ void DiskTier::Put(TierEntry entry, std::span<const std::byte> page, int64_t now
   nonces_[static_cast<size_t>(slot)] = nonce;
   cipher_->Run(true, nonce, AssociatedData(bound.entry->key, slot, bound.generation), page, scratch_.data(), tag);
   const Status written = file_->WriteAt(slot * slot_bytes_, scratch_);
-  NoteIo(written.ok());
+  NoteIo(written.ok(), n_write_errors_);
   if (written.ok()) {
     ++stats_.stored_pages;
     return;
@@ -143,7 +143,7 @@ std::optional<TierHit> DiskTier::Take(const TierKey& key, std::span<const int32_
   const bool ok = file_->ReadAt(slot * slot_bytes_, scratch_).ok() &&
                   cipher_->Run(false, nonces_[static_cast<size_t>(slot)], AssociatedData(key, slot, bound.generation),
                                scratch_, page.data(), tags_[static_cast<size_t>(slot)]);
-  NoteIo(ok);
+  NoteIo(ok, n_read_errors_);
   Free(slot);
   if (!ok) {
     std::memset(page.data(), 0, page.size());  // unauthenticated bytes go nowhere

@@ -6,7 +6,7 @@
 // what stays on the medium, after a crash or in blocks that a disk has remapped, can be read by nobody.
 //
 // Threads: one (the engine thread). Owns: the file. Errors: Make: kInvalidArgument, kUnavailable (no randomness). After
-// kMostErrors errors in a row the tier is out of service: it stores and answers nothing more.
+// kMostErrors failed reads in a row, or as many writes, the tier is out of service: it stores and answers nothing more.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@ class DiskTier final : public PageTier {
   TierLevel level() const override { return TierLevel::kDisk; }
   TierStats stats() const override;
   Status Audit() const override { return table_.Audit(); }
-  bool in_service() const { return n_errors_in_row_ < kMostErrors; }
+  bool in_service() const { return n_write_errors_ < kMostErrors && n_read_errors_ < kMostErrors; }
   // Bytes from one slot to the next.
   int64_t slot_bytes() const { return slot_bytes_; }
 
@@ -51,7 +51,7 @@ class DiskTier final : public PageTier {
 
   DiskTier(std::unique_ptr<TierFile> file, int64_t page_bytes, int n_slots, std::unique_ptr<Cipher> cipher);
   bool Free(int slot);  // false: the slot should have been overwritten, and could not
-  void NoteIo(bool ok);
+  void NoteIo(bool ok, int& n_in_row);
   std::array<uint8_t, 48> AssociatedData(const TierKey& key, int slot, uint64_t generation) const;
 
   std::unique_ptr<TierFile> file_;
@@ -64,7 +64,8 @@ class DiskTier final : public PageTier {
   uint64_t last_nonce_ = 0;
   std::vector<std::byte> scratch_;  // a page of ciphertext
   std::vector<std::byte> zeros_;
-  int n_errors_in_row_ = 0;
+  int n_write_errors_ = 0;          // in a row
+  int n_read_errors_ = 0;
   TierStats stats_;
 };
 

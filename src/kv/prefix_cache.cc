@@ -316,7 +316,9 @@ InsertResult PrefixCache::Insert(PrefixCursor& cursor, std::span<const int32_t> 
   ScopeRecord& scope = OpenScope(cursor.scope_);
   ++scope.busy;
   bool blocked = false;
-  const auto resumed = tree_.Resume(cursor.node_, cursor.generation_, cursor.pages_);
+  auto resumed = tree_.Resume(cursor.node_, cursor.generation_, cursor.pages_);
+  // A caller that mixed up its sequences must not join two contexts: the page before the cursor is looked at again.
+  if (resumed && resumed->pages > 0 && !tree_.EndsWith(*resumed, tokens)) resumed.reset();
   RadixTree::Position at = Descend(resumed.value_or(RadixTree::Position{scope.root, 0}), tokens, n, &blocked);
   const int64_t now_ns = clock_.NowNanos(), ttl_ns = scope.family->policy.ttl_ns;
   // A time to live runs from when a page was computed. Pages that earlier calls were given may be as old as the

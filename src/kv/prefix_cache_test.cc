@@ -134,6 +134,17 @@ TEST_F(PrefixCacheTest, CursorWhoseNodeWasReusedFallsBackToTheRoot) {
   EXPECT_EQ(Cached("a", {5, 6, 3}), 2);
 }
 
+TEST_F(PrefixCacheTest, CursorOfAnotherSequenceJoinsNothing) {
+  const ScopeKey scope = MakeScope("a");
+  const auto mine = TokensOf({1, 2, 3}), other = TokensOf({1, 7, 8});
+  PrefixMatch match = cache_->Match(scope, mine, 0);
+  const auto my_pages = Compute("a", mine), other_pages = Compute("a", other);
+  cache_->Insert(match.cursor, mine, std::span(my_pages).first(2));
+  EXPECT_EQ(cache_->Insert(match.cursor, other, other_pages).n_new, 2);
+  EXPECT_EQ(Cached("a", {1, 2, 8}), 2);
+  EXPECT_EQ(Cached("a", {1, 7, 8}), 3);
+}
+
 TEST_F(PrefixCacheTest, PinnedPagesAreNotEvicted) {
   Use("a", {1, 2, 3});
   const ScopeKey scope = MakeScope("a");

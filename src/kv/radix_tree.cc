@@ -109,6 +109,12 @@ std::optional<RadixTree::Position> RadixTree::Resume(RadixNode* node, uint64_t g
   return Position{node, pages};
 }
 
+bool RadixTree::EndsWith(Position at, std::span<const int32_t> tokens) const {
+  const auto last = static_cast<size_t>(at.pages - 1) * static_cast<size_t>(page_tokens_);
+  if (tokens.size() < last + static_cast<size_t>(page_tokens_)) return false;
+  return CommonPages(at.node, at.pages - 1 - at.node->depth, tokens.data() + last, 1) == 1;
+}
+
 RadixNode* RadixTree::Split(RadixNode* node, int n) {
   SURETY_CHECK(n > 0 && n < node->n_pages());
   RadixNode* upper = NewNode();

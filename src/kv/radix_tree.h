@@ -84,6 +84,9 @@ class RadixTree {
   // Where (node, generation, pages) is now, though nodes were split since; nothing if pages of it were removed.
   std::optional<Position> Resume(RadixNode* node, uint64_t generation, int pages) const;
 
+  // Whether the page before the position is the one in `tokens`, which are counted from the root.
+  bool EndsWith(Position at, std::span<const int32_t> tokens) const;
+
   // Cuts after the node's first n pages, 0 < n < n_pages(). Returns the new upper node; `node` keeps the rest.
   RadixNode* Split(RadixNode* node, int n);
   // Precondition: no child begins with this page.

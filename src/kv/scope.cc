@@ -1,8 +1,11 @@
 #include "kv/scope.h"
 
+#include <openssl/core_names.h>
 #include <openssl/evp.h>
-#include <openssl/hmac.h>
+#include <openssl/params.h>
 #include <openssl/rand.h>
+
+#include <utility>
 
 #include "base/check.h"
 
@@ -53,12 +56,36 @@ std::string_view NameOf(ScopeField field) {
   return "?";
 }
 
+struct ScopeSecret::Keyed {
+  EVP_MAC_CTX* context = nullptr;
+  ~Keyed() { EVP_MAC_CTX_free(context); }
+};
+
+ScopeSecret::ScopeSecret(std::unique_ptr<const Keyed> keyed) : keyed_(std::move(keyed)) {}
+ScopeSecret::~ScopeSecret() = default;
+ScopeSecret::ScopeSecret(ScopeSecret&&) noexcept = default;
+ScopeSecret& ScopeSecret::operator=(ScopeSecret&&) noexcept = default;
+
+ScopeSecret ScopeSecret::FromBytes(const std::array<uint8_t, 32>& bytes) {
+  auto keyed = std::make_unique<Keyed>();
+  EVP_MAC* hmac = EVP_MAC_fetch(nullptr, OSSL_MAC_NAME_HMAC, nullptr);
+  SURETY_CHECK(hmac != nullptr);
+  keyed->context = EVP_MAC_CTX_new(hmac);
+  EVP_MAC_free(hmac);  // the context keeps its own reference
+  char digest[] = OSSL_DIGEST_NAME_SHA2_256;
+  const OSSL_PARAM params[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
+                               OSSL_PARAM_construct_end()};
+  SURETY_CHECK(keyed->context != nullptr &&
+               EVP_MAC_init(keyed->context, bytes.data(), bytes.size(), params) == 1);
+  return ScopeSecret(std::move(keyed));
+}
+
 Result<ScopeSecret> ScopeSecret::Random() {
   std::array<uint8_t, 32> bytes;
   if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1) {
     return Error(UnavailableError("scope secret: the system gave no random bytes"));
   }
-  return ScopeSecret(bytes);
+  return FromBytes(bytes);
 }
 
 std::string FamilyKey::Fingerprint() const { return FingerprintOf(bytes_); }
@@ -114,11 +141,13 @@ std::string ScopeKeyBuilder::Encoding(bool with_salt) const {
 std::array<uint8_t, 32> ScopeKeyBuilder::Mac(bool with_salt) const {
   const std::string text = Encoding(with_salt);
   std::array<uint8_t, 32> mac;
-  unsigned int size_bytes = 0;
-  SURETY_CHECK(HMAC(EVP_sha256(), secret_.bytes_.data(), static_cast<int>(secret_.bytes_.size()),
-                    reinterpret_cast<const unsigned char*>(text.data()), text.size(), mac.data(),
-                    &size_bytes) != nullptr);
-  SURETY_CHECK(size_bytes == mac.size());
+  size_t size_bytes = 0;
+  // A copy of the keyed state: the key is taken in once a process, not once a request.
+  EVP_MAC_CTX* context = EVP_MAC_CTX_dup(secret_->keyed_->context);
+  SURETY_CHECK(context != nullptr);
+  SURETY_CHECK(EVP_MAC_update(context, reinterpret_cast<const unsigned char*>(text.data()), text.size()) == 1 &&
+               EVP_MAC_final(context, mac.data(), &size_bytes, mac.size()) == 1 && size_bytes == mac.size());
+  EVP_MAC_CTX_free(context);
   return mac;
 }
 

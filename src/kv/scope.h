@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -52,15 +53,20 @@ enum class ScopeField : uint8_t {
 };
 std::string_view NameOf(ScopeField field);
 
+// What keys are made with, one a process or a group of replicas. Any thread may build with it.
 class ScopeSecret {
  public:
   static Result<ScopeSecret> Random();  // kUnavailable: the system has no randomness to give
-  static ScopeSecret FromBytes(const std::array<uint8_t, 32>& bytes) { return ScopeSecret(bytes); }
+  static ScopeSecret FromBytes(const std::array<uint8_t, 32>& bytes);
+  ~ScopeSecret();
+  ScopeSecret(ScopeSecret&&) noexcept;
+  ScopeSecret& operator=(ScopeSecret&&) noexcept;
 
  private:
   friend class ScopeKeyBuilder;
-  explicit ScopeSecret(const std::array<uint8_t, 32>& bytes) : bytes_(bytes) {}
-  std::array<uint8_t, 32> bytes_;
+  struct Keyed;  // a MAC that has taken in the secret
+  explicit ScopeSecret(std::unique_ptr<const Keyed> keyed);
+  std::unique_ptr<const Keyed> keyed_;
 };
 
 // A scope without its salt: what an operator sets policy for, and what is forgotten when no salt is named.
@@ -112,7 +118,7 @@ struct KeyHash {
 
 class ScopeKeyBuilder {
  public:
-  explicit ScopeKeyBuilder(const ScopeSecret& secret) : secret_(secret) {}
+  explicit ScopeKeyBuilder(const ScopeSecret& secret) : secret_(&secret) {}  // the secret outlives the builder
 
   ScopeKeyBuilder& Tenant(std::string_view value) { return Set(ScopeField::kTenant, value); }
   ScopeKeyBuilder& Permission(std::string_view value);
@@ -137,7 +143,7 @@ class ScopeKeyBuilder {
   ScopeKeyBuilder& Set(ScopeField field, std::string_view value);
   std::array<uint8_t, 32> Mac(bool with_salt) const;
 
-  ScopeSecret secret_;
+  const ScopeSecret* secret_;
   std::map<ScopeField, std::string> fields_;
   std::set<std::string, std::less<>> permissions_;
   std::optional<ScopeField> set_twice_;

@@ -1,6 +1,7 @@
 #include "kv/scope.h"
 
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/params.h>
 
 #include <functional>
@@ -18,6 +19,7 @@ namespace surety::kv {
 namespace {
 
 using testing::TestSecret;
+using testing::TestSecretBytes;
 using testing::TinyLayout;
 
 using Fields = std::multimap<int, std::string>;
@@ -155,6 +157,16 @@ TEST(ScopeKeyBuilderTest, SecretDecidesTheKey) {
   };
   EXPECT_EQ(with(TestSecret()), with(TestSecret()));
   EXPECT_FALSE(with(*ScopeSecret::Random()) == with(*ScopeSecret::Random()));
+}
+
+TEST(ScopeKeyBuilderTest, FingerprintIsTheEndOfAnHmac) {
+  const ScopeKeyBuilder builder = Base();
+  const std::string text = builder.Encoding(true);
+  const auto secret = TestSecretBytes();
+  uint8_t mac[32];
+  unsigned int size = 0;
+  HMAC(EVP_sha256(), secret.data(), 32, reinterpret_cast<const uint8_t*>(text.data()), text.size(), mac, &size);
+  EXPECT_EQ(builder.Build()->Fingerprint(), HexOf({mac + 24, 8}));
 }
 
 TEST(ScopeKeyBuilderTest, RefusesWhatBelongsToNobody) {

@@ -29,10 +29,14 @@ inline KvLayout TinyLayout() {
   return {.n_layers = 1, .n_kv_heads = 1, .k_dim = 1, .v_dim = 1, .page_tokens = kPageTokens};
 }
 
-inline ScopeSecret TestSecret() {
+inline std::array<uint8_t, 32> TestSecretBytes() {
   std::array<uint8_t, 32> bytes;
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(7 * i + 1);
-  return ScopeSecret::FromBytes(bytes);
+  return bytes;
+}
+inline const ScopeSecret& TestSecret() {
+  static const ScopeSecret secret = ScopeSecret::FromBytes(TestSecretBytes());
+  return secret;
 }
 
 inline ScopeKey MakeScope(const std::string& tenant, const std::string& salt = "") {
