@@ -229,6 +229,7 @@ int RunCommandLine(int argc, char** argv) {
   program.Add(MakeChatCommand());
   program.Add(MakeEmbedCommand());
   program.Add(MakeBenchCommand());
+  program.Add(MakeLoadCommand());
   program.Add(MakePerplexityCommand());
   program.Add(MakeInspectCommand());
   for (auto& command : MakeModelsCommands()) program.Add(std::move(command));

@@ -83,13 +83,24 @@ std::string ProgressLine::Text(int64_t done, int64_t total, int64_t now) const {
   return text;
 }
 
+bool ProgressLine::Due(int64_t now) {
+  const int64_t wait = !terminal_ ? kLogNanos : drawn_ ? kRedrawNanos : kFirstDrawNanos;
+  if (now - last_draw_ < wait) return false;
+  last_draw_ = now;
+  return true;
+}
+
 void ProgressLine::Update(int64_t done, int64_t total) {
   const int64_t now = Clock::Real().NowNanos();
   if (first_done_ < 0) first_done_ = done;
-  const int64_t wait = !terminal_ ? kLogNanos : drawn_ ? kRedrawNanos : kFirstDrawNanos;
-  if (now - last_draw_ < wait) return;
-  last_draw_ = now;
-  std::string text = Text(done, total, now);
+  if (Due(now)) Draw(Text(done, total, now));
+}
+
+void ProgressLine::UpdateText(std::string text) {
+  if (Due(Clock::Real().NowNanos())) Draw(std::move(text));
+}
+
+void ProgressLine::Draw(std::string text) {
   if (terminal_) {
     const auto width = static_cast<size_t>(std::max(20, TerminalWidth() - 1));
     if (text.size() > width) text.resize(width);

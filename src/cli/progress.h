@@ -22,9 +22,13 @@ class ProgressLine {
 
   // total <= 0: unknown.
   void Update(int64_t done, int64_t total);
+  // The same with a line that the caller has made, instead of label and counts.
+  void UpdateText(std::string text);
   void Finish();
 
  private:
+  bool Due(int64_t now);  // and remembers that it was
+  void Draw(std::string text);
   std::string Text(int64_t done, int64_t total, int64_t now) const;
 
   std::string label_;
