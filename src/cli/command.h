@@ -28,7 +28,9 @@ std::unique_ptr<Command> MakeBenchCommand();
 std::unique_ptr<Command> MakeLoadCommand();
 std::unique_ptr<Command> MakePerplexityCommand();
 std::unique_ptr<Command> MakeInspectCommand();
+std::unique_ptr<Command> MakeServeCommand();
 std::unique_ptr<Command> MakeVersionCommand();
+std::vector<std::unique_ptr<Command>> MakeKeysCommands();    // "keys" first, then those under it
 std::vector<std::unique_ptr<Command>> MakeModelsCommands();  // "models" first, then those under it
 
 // Parses the command line, runs the chosen command, returns the exit code.

@@ -227,6 +227,8 @@ int RunCommandLine(int argc, char** argv) {
   Program program;
   program.Add(MakeRunCommand());
   program.Add(MakeChatCommand());
+  program.Add(MakeServeCommand());
+  for (auto& command : MakeKeysCommands()) program.Add(std::move(command));
   program.Add(MakeEmbedCommand());
   program.Add(MakeBenchCommand());
   program.Add(MakeLoadCommand());

@@ -58,9 +58,9 @@ double AttendedPerRow(const model::Model& model) {
 class EngineImpl final : public Engine {
  public:
   EngineImpl(LocalModel& model, const EngineOptions& options, Clock& clock, std::unique_ptr<kv::PagePool> pool,
-             std::unique_ptr<StepExecutor> executor, std::unique_ptr<PageKeeper> keeper, const kv::ScopeSecret& secret)
+             std::unique_ptr<StepExecutor> executor, std::unique_ptr<PageKeeper> keeper, kv::ScopeSecret secret)
       : model_(model), options_(options), clock_(clock), pool_(std::move(pool)), executor_(std::move(executor)),
-        keeper_(std::move(keeper)), secret_(secret), digest_(DigestOf(model, options)),
+        keeper_(std::move(keeper)), secret_(std::move(secret)), digest_(DigestOf(model, options)),
         scheduler_(SchedulerOptionsOf(options), *pool_, *keeper_, AttendedPerRow(model.model())),
         picker_(model.executor(), model.tokenizer().vocab_size(), EndIds(model.tokenizer())) {
     plan_.Reserve(options.max_sequences, options.max_rows);
@@ -508,7 +508,7 @@ Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOpti
   SURETY_RETURN_IF_ERROR(model.model().Reserve(options.max_rows, in_force.context_tokens));
   SURETY_ASSIGN_OR_RETURN(auto executor, MakeModelExecutor(model.model(), pool->view(), in_force.max_logit_rows(),
                                                            options.max_rows));
-  SURETY_ASSIGN_OR_RETURN(const kv::ScopeSecret secret, kv::ScopeSecret::Random());
+  SURETY_ASSIGN_OR_RETURN(kv::ScopeSecret secret, kv::ScopeSecret::Random());
   PageKeeperOptions keeper_options;
   keeper_options.policy = options.cache_policy;
   keeper_options.host_bytes = options.host_cache_bytes;
@@ -516,7 +516,7 @@ Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOpti
   keeper_options.disk_bytes = options.disk_cache_bytes;
   SURETY_ASSIGN_OR_RETURN(auto keeper, PageKeeper::Make(*pool, clock, keeper_options));
   return std::make_unique<EngineImpl>(model, in_force, clock, std::move(pool), std::move(executor), std::move(keeper),
-                                      secret);
+                                      std::move(secret));
 }
 
 }  // namespace surety::engine

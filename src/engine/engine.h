@@ -43,7 +43,7 @@ struct EngineOptions {
   int64_t host_cache_bytes = 0;      // memory for pages that the KV budget has no room for; 0: none
   std::string disk_cache_folder = {};     // empty: none
   int64_t disk_cache_bytes = 0;
-  std::string model_digest = {};          // SHA-256 of the weights, hex; empty: derived from the file's name, size and shape
+  std::string model_digest = {};          // SHA-256 of the weights, hex; empty: from the file's name and size
 
   int max_logit_rows() const { return max_sequences + max_prompt_logprob_rows; }
   Status Validate() const;

@@ -1,0 +1,35 @@
+// What an operator does to a running server: look at its state, forget a scope's KV, load and unload models. For a
+// listener of their own; every route needs the admin role.
+//
+//   GET  /admin/state            each model's queues, pages, cache and last steps
+//   POST /admin/forget           {"model"?, "tenant", "permissions"?, ..., "salt"?} -> a receipt for each model
+//   POST /admin/models/load      {"model": name or path, "name"?}
+//   POST /admin/models/unload    {"model": name}
+//
+// Threads: handlers return at once; the work is posted to `post`. Errors: in OpenAI's shape.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <boost/json.hpp>
+
+#include "http/handler.h"
+#include "http/model_registry.h"
+#include "http/openai_workers.h"
+
+namespace surety::http {
+
+struct AdminOptions {
+  std::shared_ptr<ModelRegistry> models;
+  PostTask post;    // for work that blocks
+  // Both block. `name`: what requests call it; empty: as the file.
+  std::function<Result<boost::json::object>(const std::string& model, const std::string& name)> load;
+  std::function<Result<boost::json::object>(const std::string& name)> unload;
+};
+
+std::vector<Route> AdminRoutes(AdminOptions options);
+
+}  // namespace surety::http

@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+"""surety serve on a real model: what a client sees over the socket, under load, across tenants, at the end."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import threading
+import time
+
+import common
+from common import EndToEnd, MODEL, start
+
+PROMPT = "The history of banking began when merchants lent grain to farmers and traders. " * 12
+
+
+class Server:
+    def __init__(self, case, *args, env=None):
+        self.process = start("serve", "-m", MODEL, "--port", "0", "--json", "-c", "1024", *args,
+                             env={**os.environ, **(env or {})})
+        case.addCleanup(self.kill)
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError(self.process.stderr.read().decode())
+        self.ready = json.loads(line)
+        self.log = []
+        threading.Thread(target=self.drain, daemon=True).start()
+        self.port = self.ready["port"]
+        self.admin = int(self.ready["admin_url"].rsplit(":", 1)[1]) if "admin_url" in self.ready else None
+
+    def drain(self):
+        for line in self.process.stderr:
+            self.log.append(line.decode())
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+    def call(self, method, path, body=None, key=None, port=None, raw=False):
+        connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=120)
+        try:
+            headers = {"Content-Type": "application/json"}
+            if key:
+                headers["Authorization"] = "Bearer " + key
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            response = connection.getresponse()
+            text = response.read().decode()
+            return response.status, text if raw else json.loads(text), dict(response.getheaders())
+        finally:
+            connection.close()
+
+    def complete(self, prompt=PROMPT, key=None, **more):
+        body = {"model": MODEL, "prompt": prompt, "max_tokens": 8, "temperature": 0, **more}
+        status, answer, _ = self.call("POST", "/v1/completions", body, key)
+        if status != 200:
+            raise AssertionError((status, answer))
+        return answer
+
+    def metric(self, name, **labels):
+        """Sum of the series of this name that have these labels."""
+        _, text, _ = self.call("GET", "/metrics", raw=True)
+        total, found = 0.0, False
+        for line in text.splitlines():
+            match = re.match(r"([a-zA-Z_:]+)(?:\{(.*)\})? (\S+)$", line)
+            if match and match.group(1) == name:
+                has = dict(re.findall(r'(\w+)="([^"]*)"', match.group(2) or ""))
+                if all(has.get(k) == v for k, v in labels.items()):
+                    total, found = total + float(match.group(3)), True
+        if not found:
+            raise AssertionError(f"no series {name} {labels}")
+        return total
+
+    def open_stream(self, **more):
+        body = {"model": MODEL, "prompt": PROMPT, "max_tokens": 400, "temperature": 0, "stream": True,
+                "ignore_eos": True, **more}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        return connection, connection.getresponse()
+
+
+class ServeTest(EndToEnd):
+    def eventually(self, check, seconds=20):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if check():
+                return
+            time.sleep(0.02)
+        self.fail("did not become true in time")
+
+    def test_health_models_and_a_chat_answer(self):
+        server = Server(self)
+        self.assertEqual(server.call("GET", "/health/live", raw=True)[0], 200)
+        self.assertEqual(server.call("GET", "/health/ready", raw=True)[0], 200)
+        status, models, _ = server.call("GET", "/v1/models")
+        self.assertEqual((status, [m["id"] for m in models["data"]]), (200, [MODEL]))
+        body = {"model": MODEL, "messages": [{"role": "user", "content": "Name a colour."}], "max_tokens": 8}
+        status, answer, headers = server.call("POST", "/v1/chat/completions", body)
+        self.assertEqual(status, 200, answer)
+        self.assertTrue(answer["choices"][0]["message"]["content"])
+        self.assertIn("x-request-id", {k.lower() for k in headers})
+        self.assertEqual(server.stop(), 0)
+
+    def test_the_same_answer_as_the_command_line(self):
+        server = Server(self)
+        cold = server.complete(max_tokens=24)
+        warm = server.complete(max_tokens=24)
+        self.assertEqual(cold["choices"][0]["text"], warm["choices"][0]["text"])
+        self.assertGreater(warm["usage"]["prompt_tokens_details"]["cached_tokens"], 100)
+        alone = self.ok("run", "-m", MODEL, "-p", PROMPT, "--raw", "-n", "24", "--temperature", "0", "--json", "-c",
+                        "1024").json()
+        self.assertEqual(alone["text"], cold["choices"][0]["text"])
+
+    def test_sixteen_streams_get_what_each_gets_alone(self):
+        server = Server(self)
+        prompts = [f"Question {i}: what is {i} plus {i}? Answer:" for i in range(16)]
+        alone = [server.complete(p, max_tokens=16, cache_salt=f"alone{i}")["choices"][0]["text"]
+                 for i, p in enumerate(prompts)]
+        together = [None] * 16
+
+        def ask(i):
+            together[i] = server.complete(prompts[i], max_tokens=16)["choices"][0]["text"]
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(together, alone)
+
+    def test_a_client_that_leaves_frees_its_pages(self):
+        server = Server(self, "--admin-port", "0")
+        connection, response = server.open_stream()
+        response.readline()
+        self.assertEqual(server.metric("surety_num_requests_running"), 1)
+        connection.sock.close() if connection.sock else response.close()
+        response.close()
+        connection.close()
+        self.eventually(lambda: server.metric("surety_request_success_total", finished_reason="abort") == 1)
+        state = server.call("GET", "/admin/state", port=server.admin)[1]["models"][0]
+        self.assertEqual((state["sequences_running"], state["requests_open"]), (0, 0))
+
+    def test_tenants_share_nothing_and_forget_leaves_nothing(self):
+        keys = self.path("keys.jsonl")
+        key = {}
+        for name, tenant, role in (("a1", "a", "user"), ("a2", "a", "user"), ("b", "b", "user"),
+                                   ("root", "ops", "admin")):
+            made = self.ok("keys", "add", "--file", keys, "--name", name, "--tenant", tenant, "--role", role)
+            key[name] = made.out.strip()
+        server = Server(self, "--api-keys", keys, "--admin-port", "0")
+        self.assertEqual(server.call("GET", "/v1/models")[0], 401)
+        self.assertEqual(server.call("GET", "/v1/models", key="surety-wrong")[0], 401)
+
+        def cached(name, **more):
+            return server.complete(key=key[name], **more)["usage"]["prompt_tokens_details"]["cached_tokens"]
+        self.assertEqual(cached("a1"), 0)
+        self.assertGreater(cached("a2"), 100)
+        self.assertEqual(cached("b"), 0)
+        self.assertEqual(cached("a1", cache_salt="x"), 0)
+        self.assertGreater(cached("a2", cache_salt="x"), 100)
+        self.assertEqual(server.call("POST", "/admin/forget", {"tenant": "a"}, key["a1"], server.admin)[0], 403)
+        status, receipt, _ = server.call("POST", "/admin/forget", {"tenant": "a"}, key["root"], server.admin)
+        self.assertEqual(status, 200, receipt)
+        self.assertGreater(receipt["receipts"][0]["bytes"], 0)
+        self.assertEqual(cached("a1"), 0)
+        self.assertEqual(cached("a1", cache_salt="x"), 0)
+        self.assertGreater(cached("b"), 100)
+
+    def test_a_full_queue_refuses_within_50_ms(self):
+        server = Server(self, "--parallel", "1", "--queue", "1")
+        server.complete("warm up")
+        streams = [server.open_stream(prompt=f"{i} " + PROMPT) for i in range(2)]
+        streams[0][1].readline()
+        took, refused = [], 0
+        for i in range(20):
+            begin = time.monotonic()
+            status, answer, headers = server.call("POST", "/v1/completions", {"model": MODEL, "prompt": "x"})
+            took.append(time.monotonic() - begin)
+            self.assertEqual(status, 429, answer)
+            self.assertGreaterEqual(int({k.lower(): v for k, v in headers.items()}["retry-after"]), 1)
+            refused += 1
+        self.assertEqual(refused, 20)
+        self.assertLess(sorted(took)[18], 0.05)
+        for connection, _ in streams:
+            connection.close()
+
+    def test_the_ledger_of_tokens_balances(self):
+        server = Server(self)
+        total = 0
+        for i in range(6):
+            usage = server.complete(PROMPT + str(i % 3))["usage"]
+            total += usage["prompt_tokens"]
+        cached = server.metric("surety_prompt_tokens_cached_total")
+        computed = server.metric("surety_prompt_tokens_computed_total")
+        self.assertEqual(server.metric("surety_prompt_tokens_total"), total)
+        self.assertEqual(cached + computed, total)
+        self.assertEqual(server.metric("vllm:prompt_tokens_total"), total)
+        self.assertEqual(server.metric("vllm:generation_tokens_total"), 48)
+        self.assertEqual(server.metric("vllm:time_to_first_token_seconds_count"), 6)
+
+    def test_the_end_waits_for_running_answers(self):
+        server = Server(self)
+        connection, response = server.open_stream(max_tokens=60)
+        response.readline()
+        server.process.send_signal(signal.SIGTERM)
+        text = response.read().decode()
+        self.assertIn("[DONE]", text)
+        self.assertIn('"finish_reason":"length"', text)
+        self.assertEqual(server.process.wait(30), 0)
+        connection.close()
+
+    def test_a_second_signal_cuts_answers_off(self):
+        server = Server(self)
+        connection, response = server.open_stream(max_tokens=800, prompt="Once")
+        response.readline()
+        server.process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        begin = time.monotonic()
+        server.process.send_signal(signal.SIGINT)
+        self.assertEqual(server.process.wait(30), 0)
+        self.assertLess(time.monotonic() - begin, 5)
+        self.assertNotIn("[DONE]", response.read().decode())
+        connection.close()
+
+    def test_models_come_and_go_while_it_runs(self):
+        server = Server(self, "--admin-port", "0")
+        status, report, _ = server.call("POST", "/admin/models/load", {"model": MODEL, "name": "second"},
+                                        port=server.admin)
+        self.assertEqual(status, 200, report)
+        self.assertEqual(server.complete(model="second")["model"], "second")
+        self.assertEqual(server.call("POST", "/admin/models/load", {"model": MODEL, "name": "second"},
+                                     port=server.admin)[0], 409)
+        self.assertEqual(server.call("POST", "/admin/models/unload", {"model": "second"}, port=server.admin)[0], 200)
+        status, answer, _ = server.call("POST", "/v1/completions", {"model": "second", "prompt": "x"})
+        self.assertEqual((status, answer["error"]["code"]), (404, "model_not_found"))
+        status, answer, _ = server.call("POST", "/admin/models/load", {"model": "no-such-model"}, port=server.admin)
+        self.assertEqual(status, 404, answer)
+
+    def test_wrong_settings_are_refused_with_the_reason(self):
+        self.fails(2, "serve", "-m", MODEL, "--parallel", "0", says="--parallel")
+        self.fails(2, "serve", "-m", MODEL, "--tls-cert", "x.pem", says="--tls-key")
+        self.fails(1, "serve", "-m", "no-such-model", says="no-such-model")
+        self.fails(1, "serve", "-m", MODEL, "--host", "0.0.0.0", "--port", "0", says="key")
+        self.fails(1, "serve", "-m", MODEL, "--port", "0", "--disk-cache", "/no/such/folder", "--disk-cache-size", "10",
+                   "--host-cache", "10", says="/no/such/folder")
+
+
+if __name__ == "__main__":
+    common.main()
