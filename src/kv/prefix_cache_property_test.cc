@@ -325,7 +325,7 @@ class CacheWorld {
 };
 
 void RunWorlds(uint64_t hash_mask) {
-  for (uint64_t seed = 0; seed < 60; ++seed) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
     CacheWorld world(seed, hash_mask);
     for (int step = 0; step < 400; ++step) {
       world.Step();

@@ -99,8 +99,9 @@ ScopeKeyBuilder& ScopeKeyBuilder::Permission(std::string_view value) {
 }
 
 ScopeKeyBuilder& ScopeKeyBuilder::Set(ScopeField field, std::string_view value) {
-  const auto [at, added] = fields_.try_emplace(field, value);
-  if (!added && at->second != value && !set_twice_) set_twice_ = field;
+  std::optional<std::string>& kept = fields_[static_cast<size_t>(field)];
+  if (kept && *kept != value && !set_twice_) set_twice_ = field;
+  if (!kept) kept = value;
   return *this;
 }
 
@@ -124,17 +125,15 @@ ScopeKeyBuilder& ScopeKeyBuilder::Model(const Sha256Digest& digest, const KvLayo
 std::string ScopeKeyBuilder::Encoding(bool with_salt) const {
   // The first word keeps a family apart from a scope without salt.
   std::string out = with_salt ? "surety kv scope 1\n" : "surety kv family 1\n";
-  bool permissions_out = false;
-  const auto append_permissions = [&] {
-    for (const std::string& value : permissions_) AppendField(out, ScopeField::kPermission, value);
-    permissions_out = true;
-  };
-  for (const auto& [field, value] : fields_) {
-    if (field > ScopeField::kPermission && !permissions_out) append_permissions();
-    if (field == ScopeField::kSalt && !with_salt) continue;
-    AppendField(out, field, value);
+  out.reserve(512);
+  for (size_t tag = 0; tag < fields_.size(); ++tag) {
+    const auto field = static_cast<ScopeField>(tag);
+    if (field == ScopeField::kPermission) {
+      for (const std::string& value : permissions_) AppendField(out, field, value);
+    } else if (fields_[tag] && (with_salt || field != ScopeField::kSalt)) {
+      AppendField(out, field, *fields_[tag]);
+    }
   }
-  if (!permissions_out) append_permissions();
   return out;
 }
 
@@ -157,7 +156,7 @@ Result<ScopeKey> ScopeKeyBuilder::Build() const {
                                       " was set twice, with different values; only permissions may be several"));
   }
   for (ScopeField needed : {ScopeField::kTenant, ScopeField::kModelDigest}) {
-    if (!fields_.contains(needed)) {
+    if (!fields_[static_cast<size_t>(needed)]) {
       return Error(FailedPreconditionError("scope: no " + std::string(NameOf(needed)) +
                                            " was set; without it nothing may be cached"));
     }

@@ -18,7 +18,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -144,7 +143,7 @@ class ScopeKeyBuilder {
   std::array<uint8_t, 32> Mac(bool with_salt) const;
 
   const ScopeSecret* secret_;
-  std::map<ScopeField, std::string> fields_;
+  std::array<std::optional<std::string>, 15> fields_;  // by tag
   std::set<std::string, std::less<>> permissions_;
   std::optional<ScopeField> set_twice_;
 };
