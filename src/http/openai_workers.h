@@ -1,0 +1,42 @@
+// A few threads and a bounded queue for work that must not hold up I/O threads: parsing, tokenizing, embedding.
+//
+// Threads: Post from any, also from a task. Owns: its threads; the destructor runs what is queued, then joins.
+// Invariants: (1) a task that Post accepted runs exactly once. (2) At most max_queued tasks wait.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace surety::http {
+
+using Task = std::function<void()>;
+// Hands a task to other threads; false if there is no room for it.
+using PostTask = std::function<bool(Task)>;
+
+class WorkerPool {
+ public:
+  WorkerPool(int n_threads, size_t max_queued);
+  ~WorkerPool();
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  bool Post(Task task);
+  PostTask AsPostTask() { return [this](Task task) { return Post(std::move(task)); }; }
+
+ private:
+  void Work();
+
+  const size_t max_queued_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task> queue_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace surety::http
