@@ -248,7 +248,8 @@ TEST(OpenAiApiTest, TokensWithTheNamesOfBothServers) {
   ApiRig rig;
   EXPECT_EQ(json::value(rig.Post("/tokenize", R"({"content":"hi"})")->Json()),
             json::parse(R"({"count":2,"max_model_len":128,"tokens":[104,105]})"));
-  EXPECT_EQ(rig.Post("/tokenize", R"({"content":"h","add_special":true})")->Json().at("tokens"), json::array({256, 104}));
+  EXPECT_EQ(rig.Post("/tokenize", R"({"content":"h","add_special":true})")->Json().at("tokens"),
+            json::array({256, 104}));
   EXPECT_EQ(rig.Post("/tokenize", R"({"prompt":"h"})")->Json().at("tokens"), json::array({256, 104}));
   EXPECT_EQ(rig.Post("/tokenize", R"({"prompt":"h","add_special_tokens":false,"return_token_strs":true})")->Json()
                 .at("token_strs"), json::array({"h"}));

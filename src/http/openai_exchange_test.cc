@@ -53,8 +53,8 @@ TEST(ExchangeTest, RefusalsHaveTheirStatusAlsoInStreams) {
       EXPECT_EQ(record->status, c.status);
       EXPECT_FALSE(record->streamed);
       EXPECT_EQ(record->n_answers, 1);
-      EXPECT_EQ(json::value(record->Json()),
-                (json::value{{"error", {{"message", "because"}, {"type", c.type}, {"param", "top_k"}, {"code", c.name}}}}));
+      const json::object error{{"message", "because"}, {"type", c.type}, {"param", "top_k"}, {"code", c.name}};
+      EXPECT_EQ(record->Json(), (json::object{{"error", error}}));
       EXPECT_EQ(record->Header("Retry-After"), c.retry_after);
       EXPECT_EQ(record->Header("retry-after-ms"), c.retry_ms);
     }

@@ -275,8 +275,8 @@ std::string Mutated(const Seed& seed, uint64_t salt) {
   const auto draw = [&](size_t n) {
     return static_cast<size_t>(RandomBits({.seed = salt, .purpose = RandomPurpose::kTest}, index++) % n);
   };
-  static const json::value kOdd[] = {nullptr, true, -1, 0, 1e300, -1e-300, 5.5, 2147483648.0, uint64_t(-1), INT64_MIN, "",
-                                     "x", "\xEF\xBF\xBF", json::array(), json::array({nullptr}), json::object(),
+  static const json::value kOdd[] = {nullptr, true, -1, 0, 1e300, -1e-300, 5.5, 2147483648.0, uint64_t(-1), INT64_MIN,
+                                     "", "x", "\xEF\xBF\xBF", json::array(), json::array({nullptr}), json::object(),
                                      json::object({{"type", "text"}}), json::string(300, 'y'), json::array({1, "a"})};
   json::value tree = json::parse(seed.body);
   for (size_t n = draw(3); n > 0; --n) {
