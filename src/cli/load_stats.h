@@ -22,7 +22,8 @@ struct Interval {
 double NearestRank(std::span<const double> sorted, double percent);
 
 // The interval that bootstrap resampling of the values would give for their NearestRank, in the limit of infinitely
-// many resamples: the k-th of n resampled values is the ceil(n U)-th value, where U, the k-th of n uniforms, has a beta law.
+// many resamples: the k-th of n resampled values is the ceil(n U)-th value, where U, the k-th of n uniforms, has a beta
+// law.
 Interval BootstrapInterval(std::span<const double> sorted, double percent);
 
 // Values that count several times, and belong together in groups (the gaps of one answer): whole groups are resampled,

@@ -2,8 +2,8 @@
 
 Fields (milliseconds and counts): first_ms, gap_ms, chunks, per_chunk (tokens in a chunk), usage (bool), chunk_usage
 (bool: in every chunk), eos (bool: the end token is counted, not shown), mode: ok, refuse (429), busy (503), error
-(500), hang (no answer), reset, cut (half the chunks, then closed), no_done, garbage, bad_json, stream_error, not_stream,
-close (Connection: close), split (one byte a write).
+(500), hang (no answer), reset, cut (half the chunks, then closed), no_done, garbage, bad_json, stream_error,
+not_stream, close (Connection: close), split (one byte a write).
 """
 
 import json
