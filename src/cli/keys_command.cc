@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include <boost/json.hpp>
 #include <fmt/format.h>
 
 #include "cli/command.h"

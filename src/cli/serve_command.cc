@@ -5,6 +5,7 @@
 #include <mutex>
 #include <thread>
 
+#include <boost/json.hpp>
 #include <fmt/format.h>
 
 #include "cli/command.h"

@@ -55,6 +55,12 @@ double AttendedPerRow(const model::Model& model) {
   return std::max(1.0, static_cast<double>(model.macs_per_row()) / std::max(1.0, macs));
 }
 
+void TakeText(ToolCallText piece, api::Event& event) {
+  event.text += piece.text;
+  event.tool_calls.insert(event.tool_calls.end(), std::make_move_iterator(piece.calls.begin()),
+                          std::make_move_iterator(piece.calls.end()));
+}
+
 class EngineImpl final : public Engine {
  public:
   EngineImpl(LocalModel& model, const EngineOptions& options, Clock& clock, std::unique_ptr<kv::PagePool> pool,
@@ -62,6 +68,7 @@ class EngineImpl final : public Engine {
       : model_(model), options_(options), clock_(clock), pool_(std::move(pool)), executor_(std::move(executor)),
         keeper_(std::move(keeper)), secret_(std::move(secret)), digest_(DigestOf(model, options)),
         scheduler_(SchedulerOptionsOf(options), *pool_, *keeper_, AttendedPerRow(model.model())),
+        shapes_(model.tokenizer(), model.chat_template() != nullptr ? model.source().chat_template() : std::string()),
         picker_(model.executor(), model.tokenizer().vocab_size(), EndIds(model.tokenizer())) {
     plan_.Reserve(options.max_sequences, options.max_rows);
   }
@@ -121,6 +128,7 @@ class EngineImpl final : public Engine {
   Sha256Digest digest_;
   std::unordered_map<api::RequestId, std::unique_ptr<RequestState>> requests_;
   Scheduler scheduler_;
+  ShapeMaker shapes_;
   TokenPicker picker_;
   StepPlan plan_;
   std::vector<PickJob> jobs_;
@@ -157,6 +165,10 @@ Result<PreparedRequest> EngineImpl::Prepare(api::GenerationRequest request) {
                             std::to_string(options_.context_tokens) + " must hold it and at least one more"));
   }
   PreparedRequest prepared;
+  SURETY_ASSIGN_OR_RETURN(prepared.shape, shapes_.Make(request));
+  if (prepared.shape != nullptr && prepared.shape->grammar != nullptr && request.ignore_end_of_text) {
+    return Error(InvalidArgumentError("ignore_end_of_text and a constraint exclude each other: the text could not end"));
+  }
   if (!request.scope.tenant.empty()) {
     SURETY_ASSIGN_OR_RETURN(prepared.scope, ScopeKeyOf(request.scope));
   }
@@ -324,7 +336,10 @@ void EngineImpl::CommitToken(PickJob& job, int64_t now, std::vector<api::Event>&
   if (picker_.Ends(sequence, job.token)) {
     finish = api::FinishReason::kStop;
   } else {
-    event.text = sequence.stops.Push(sequence.decoder.Push(job.token));
+    const std::string_view marker = sequence.shaped.MarkerText(model_.tokenizer(), job.token);
+    std::string piece = sequence.decoder.Push(job.token);
+    piece += marker;
+    TakeText(sequence.shaped.Push(sequence.stops.Push(piece)), event);
     if (sequence.stops.stopped()) {
       finish = api::FinishReason::kStop;
       event.stop_text = sequence.stops.stop_text();
@@ -348,8 +363,10 @@ void EngineImpl::Finish(Sequence& sequence, api::FinishReason reason, api::Event
   event.request = state.id();
   event.choice = sequence.choice;
   event.finish = reason;
-  event.text += sequence.stops.Push(sequence.decoder.Finish());
-  event.text += sequence.stops.Flush();
+  std::string rest = sequence.stops.Push(sequence.decoder.Finish());
+  rest += sequence.stops.Flush();
+  TakeText(sequence.shaped.Push(std::move(rest)), event);
+  TakeText(sequence.shaped.Finish(), event);
   if (sequence.stops.stopped() && reason == api::FinishReason::kLength) {
     event.finish = api::FinishReason::kStop;
     event.stop_text = sequence.stops.stop_text();

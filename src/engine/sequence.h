@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/request.h"
+#include "engine/answer_shape.h"
 #include "engine/sampler.h"
 #include "engine/stop_matcher.h"
 #include "kv/host_store.h"
@@ -23,6 +24,7 @@ struct PreparedRequest {
   api::GenerationRequest request;
   std::vector<int32_t> prompt;
   int max_tokens = 0;   // of output, for each choice
+  std::shared_ptr<const AnswerShape> shape;  // null: plain text
   std::optional<kv::ScopeKey> scope;  // under which its KV is shared; none: with nobody
 };
 
@@ -58,6 +60,7 @@ struct Sequence {
   TokenHistory history;
   model::IncrementalDecoder decoder;
   StopMatcher stops;
+  ShapedAnswer shaped;
   std::vector<api::TokenLogprob> prompt_logprobs;
   int64_t first_planned_ns = 0, first_token_ns = 0, last_token_ns = 0;
   int64_t preempted_ns = 0, preempted_since_ns = 0;

@@ -42,7 +42,13 @@ void TokenPicker::PickOne(PickJob& job, Sampler& sampler) const {
   if (request.ignore_end_of_text) {
     for (int32_t id : end_ids_) job.logits[static_cast<size_t>(id)] = -std::numeric_limits<float>::infinity();
   }
+  ShapedAnswer& shaped = job.sequence->shaped;
+  if (shaped.constrained()) {
+    job.status = shaped.Mask(job.logits);
+    if (!job.status.ok()) return;
+  }
   job.token = sampler.Sample(job.logits, sequence.sampling, static_cast<uint64_t>(sequence.n_tokens()));
+  if (shaped.constrained()) shaped.Accept(job.token);
   if (wants_logprobs) job.logprob = LogprobOf(raw, job.token, request.n_logprobs);
 }
 

@@ -69,7 +69,7 @@ void Generate(Endpoint endpoint, const Services& services, const HttpRequest& re
   if (!call) return SendError(*writer, call.error());
   AnswerHead head{request.request_id, opened->model.name, Fingerprint(backend->description()),
                   services.clock->WallNanos() / 1'000'000'000, backend.get()};
-  Exchange::Setup setup;
+  ApiExchange::Setup setup;
   setup.writer = writer;
   setup.answer = MakeAnswer(endpoint, std::move(head), *call);
   setup.headers = {{"x-surety-model", opened->model.name}};
@@ -77,7 +77,7 @@ void Generate(Endpoint endpoint, const Services& services, const HttpRequest& re
   setup.explain = [&opened, endpoint, &request](const api::Refusal& refusal, size_t part) {
     return Explain(refusal, part, endpoint, *opened, request.identity);
   };
-  Exchange::Run(std::move(setup), backend, std::move(call->requests));
+  ApiExchange::Run(std::move(setup), backend, std::move(call->requests));
 }
 
 }  // namespace

@@ -24,9 +24,9 @@ ApiError Draining() {
 
 }  // namespace
 
-void Exchange::Run(Setup setup, const std::shared_ptr<api::Backend>& backend,
+void ApiExchange::Run(Setup setup, const std::shared_ptr<api::Backend>& backend,
                    std::vector<api::GenerationRequest> requests) {
-  const auto exchange = std::make_shared<Exchange>(std::move(setup), *backend);
+  const auto exchange = std::make_shared<ApiExchange>(std::move(setup), *backend);
   exchange->setup_.writer->OnDisconnect(
       [weak = exchange->weak_from_this(), owner = std::weak_ptr<api::Backend>(backend)] {
         const auto alive = owner.lock();
@@ -36,7 +36,7 @@ void Exchange::Run(Setup setup, const std::shared_ptr<api::Backend>& backend,
   exchange->Submit(std::move(requests));
 }
 
-void Exchange::Submit(std::vector<api::GenerationRequest> requests) {
+void ApiExchange::Submit(std::vector<api::GenerationRequest> requests) {
   for (const api::GenerationRequest& request : requests) {
     n_choices_.push_back(request.n_choices);
     n_open_ += request.n_choices;
@@ -74,7 +74,7 @@ void Exchange::Submit(std::vector<api::GenerationRequest> requests) {
   if (cancel) CancelAll();
 }
 
-void Exchange::OnEvent(int part, api::Event event) {
+void ApiExchange::OnEvent(int part, api::Event event) {
   bool cancel = false;
   {
     const std::lock_guard lock(write_mutex_);
@@ -87,7 +87,7 @@ void Exchange::OnEvent(int part, api::Event event) {
   if (cancel) CancelAll();
 }
 
-bool Exchange::Take(int part, const api::Event& event) {
+bool ApiExchange::Take(int part, const api::Event& event) {
   if (ended_) return false;
   if (cancelled_) return Fail(ClientLeft());
   if (event.choice < 0 || event.choice >= n_choices_[static_cast<size_t>(part)]) return false;
@@ -121,7 +121,7 @@ bool Exchange::Take(int part, const api::Event& event) {
 }
 
 // Of a body: the whole of it.
-void Exchange::End() {
+void ApiExchange::End() {
   ended_ = true;
   std::string body = setup_.answer->Finish();
   HeaderList headers = setup_.headers;
@@ -130,7 +130,7 @@ void Exchange::End() {
 }
 
 // False if the client has left: then the stream is finished.
-bool Exchange::Deliver(std::string text) {
+bool ApiExchange::Deliver(std::string text) {
   if (text.empty()) return true;
   if (!started_) {
     started_ = true;
@@ -144,7 +144,7 @@ bool Exchange::Deliver(std::string text) {
   return false;
 }
 
-bool Exchange::Fail(const ApiError& error) {
+bool ApiExchange::Fail(const ApiError& error) {
   if (ended_) return false;
   ended_ = true;
   early_.clear();
@@ -157,7 +157,7 @@ bool Exchange::Fail(const ApiError& error) {
   return true;
 }
 
-void Exchange::CancelAll() {
+void ApiExchange::CancelAll() {
   std::vector<api::RequestId> ids;
   {
     const std::lock_guard lock(ids_mutex_);

@@ -22,7 +22,7 @@
 
 namespace surety::http {
 
-class Exchange : public std::enable_shared_from_this<Exchange> {
+class ApiExchange : public std::enable_shared_from_this<ApiExchange> {
  public:
   struct Setup {
     std::shared_ptr<ResponseWriter> writer;
@@ -34,7 +34,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   static void Run(Setup setup, const std::shared_ptr<api::Backend>& backend,
                   std::vector<api::GenerationRequest> requests);
-  Exchange(Setup setup, api::Backend& backend) : setup_(std::move(setup)), backend_(&backend) {}
+  ApiExchange(Setup setup, api::Backend& backend) : setup_(std::move(setup)), backend_(&backend) {}
 
  private:
   void Submit(std::vector<api::GenerationRequest> requests);

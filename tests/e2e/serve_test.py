@@ -25,7 +25,8 @@ class Server:
             raise AssertionError(self.process.stderr.read().decode())
         self.ready = json.loads(line)
         self.log = []
-        threading.Thread(target=self.drain, daemon=True).start()
+        self.reader = threading.Thread(target=self.drain, daemon=True)
+        self.reader.start()
         self.port = self.ready["port"]
         self.admin = int(self.ready["admin_url"].rsplit(":", 1)[1]) if "admin_url" in self.ready else None
 
@@ -38,6 +39,8 @@ class Server:
             self.process.kill()
         self.process.wait()
         self.process.stdout.close()
+        self.reader.join()
+        self.process.stderr.close()
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -77,11 +80,15 @@ class Server:
             raise AssertionError(f"no series {name} {labels}")
         return total
 
-    def open_stream(self, **more):
+    def send_stream(self, **more):
         body = {"model": MODEL, "prompt": PROMPT, "max_tokens": 400, "temperature": 0, "stream": True,
                 "ignore_eos": True, **more}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        return connection
+
+    def open_stream(self, **more):
+        connection = self.send_stream(**more)
         return connection, connection.getresponse()
 
 
@@ -174,8 +181,11 @@ class ServeTest(EndToEnd):
     def test_a_full_queue_refuses_within_50_ms(self):
         server = Server(self, "--parallel", "1", "--queue", "1")
         server.complete("warm up")
-        streams = [server.open_stream(prompt=f"{i} " + PROMPT) for i in range(2)]
-        streams[0][1].readline()
+        running, response = server.open_stream(prompt=PROMPT, max_tokens=800)
+        response.readline()
+        # Its answer begins when the first one has ended, so it is not waited for.
+        waiting = server.send_stream(prompt="0 " + PROMPT)
+        self.eventually(lambda: server.metric("surety_num_requests_waiting") == 1)
         took, refused = [], 0
         for i in range(20):
             begin = time.monotonic()
@@ -186,8 +196,9 @@ class ServeTest(EndToEnd):
             refused += 1
         self.assertEqual(refused, 20)
         self.assertLess(sorted(took)[18], 0.05)
-        for connection, _ in streams:
-            connection.close()
+        response.close()
+        running.close()
+        waiting.close()
 
     def test_the_ledger_of_tokens_balances(self):
         server = Server(self)
