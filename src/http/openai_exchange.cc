@@ -136,6 +136,7 @@ bool ApiExchange::Deliver(std::string text) {
     started_ = true;
     HeaderList headers = setup_.headers;
     headers.emplace_back("Cache-Control", "no-cache");
+    headers.emplace_back("X-Accel-Buffering", "no");  // proxies in front pass each piece on at once
     setup_.writer->StartStream(200, kSseContentType, std::move(headers));
   }
   if (setup_.writer->Write(std::move(text))) return true;

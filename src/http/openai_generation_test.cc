@@ -136,7 +136,8 @@ TEST_F(GenerationTest, RefusesWhatTheTableCannotKnow) {
 
 TEST_F(GenerationTest, ABodyCannotChooseAScope) {
   for (const char* name : {"scope", "tenant", "permissions", "region", "product"}) {
-    EXPECT_EQ(ChatFault("\"" + std::string(name) + "\":\"other\""), std::string(name) + "|unknown_parameter");
+    const std::string member = std::string("\"").append(name).append("\":\"other\"");
+    EXPECT_EQ(ChatFault(member), std::string(name) + "|unknown_parameter");
   }
 }
 

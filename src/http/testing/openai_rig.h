@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "http/openai_api.h"
+#include "http/sse.h"
 
 namespace surety::http::testing {
 
@@ -99,7 +100,7 @@ class FakeBackend : public api::Backend {
   Result<std::string> Detokenize(std::span<const api::TokenId> tokens) const override {
     std::string text;
     for (const api::TokenId id : tokens) text += BytesOf(id);
-    return text;
+    return LossyUtf8(text);
   }
   std::string TokenBytes(api::TokenId id) const override { return BytesOf(id); }
 
