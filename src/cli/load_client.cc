@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -22,6 +23,7 @@
 #include <boost/asio/write.hpp>
 #include <fmt/format.h>
 
+#include "cli/interrupt.h"
 #include "cli/load_http_reply.h"
 #include "cli/load_url.h"
 
@@ -32,6 +34,8 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using ErrorCode = boost::system::error_code;
 using SteadyClock = std::chrono::steady_clock;
+
+constexpr int64_t kLookNanos = 100'000'000;  // between looks at an interrupt, where nothing else wakes the loop
 
 SteadyClock::time_point TimePoint(int64_t nanos) { return SteadyClock::time_point(std::chrono::nanoseconds(nanos)); }
 
@@ -262,7 +266,8 @@ class AsioLoop final : public LoadLoop {
       });
     }
     shared_.io.restart();
-    while (waiting > 0 && Now() < deadline && shared_.io.run_one_until(TimePoint(deadline)) > 0) {
+    while (waiting > 0 && Now() < deadline && !Interrupted()) {
+      shared_.io.run_one_until(TimePoint(std::min(deadline, Now() + kLookNanos)));
     }
     const size_t ready = shared_.idle.size();
     if (waiting > 0) {

@@ -58,7 +58,8 @@ class LoadLoop {
   virtual void Post(std::function<void()> work) = 0;  // when what is due has been done
   virtual void WhenReadable(int fd, std::function<void()> work) = 0;  // once; fd stays the caller's
 
-  // Opens connections beforehand, so that the first requests need not. Returns how many there are.
+  // Opens connections beforehand, so that the first requests need not. Returns how many there are: 0 unless all could
+  // be tried before the timeout or an interrupt.
   virtual int Warm(int connections) = 0;
   // path: after the base, "/chat/completions". An empty body is a GET.
   virtual void Send(const std::string& path, std::string body, std::shared_ptr<ExchangeSink> sink) = 0;

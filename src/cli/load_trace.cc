@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <numeric>
 #include <optional>
 
 #include <boost/json.hpp>
@@ -17,7 +16,9 @@ namespace {
 
 namespace json = boost::json;
 constexpr double kMaxArrivalSeconds = 1e9;
-constexpr int64_t kLeastGridMillis = 100;
+constexpr double kLeastGridSeconds = 0.1;
+constexpr double kMostOwnStamps = 0.8;  // requests that have a stamp to themselves: with more there is no grid
+constexpr double kGridDrift = 0.002, kOnGrid = 0.99;
 
 Result<json::object> ObjectOf(std::string_view line) {
   boost::system::error_code error;
@@ -248,15 +249,24 @@ TraceFormat FormatOf(std::string_view text) {
   return line.find("\"hash_ids\"") != std::string_view::npos ? TraceFormat::kMooncake : TraceFormat::kJsonl;
 }
 
-// The largest step, in whole milliseconds, that all arrivals are multiples of.
+// The usual gap between stamps, if requests share stamps and nearly all of these lie on multiples of it, give or take
+// what a timer drifts: Mooncake's are 3000 ms apart, many of them a few ms off. Rows sorted, from 0 on.
 double GridOf(const std::vector<TraceRow>& rows) {
-  int64_t grid = 0;
+  std::vector<double> stamps, gaps;
   for (const TraceRow& row : rows) {
-    const double millis = row.arrival_s * 1e3;
-    if (std::abs(millis - std::round(millis)) > 1e-6) return 0;
-    grid = std::gcd(grid, std::llround(millis));
+    if (!stamps.empty() && row.arrival_s == stamps.back()) continue;
+    if (!stamps.empty()) gaps.push_back(row.arrival_s - stamps.back());
+    stamps.push_back(row.arrival_s);
   }
-  return grid >= kLeastGridMillis ? static_cast<double>(grid) / 1e3 : 0;
+  if (gaps.empty() || static_cast<double>(stamps.size()) > kMostOwnStamps * static_cast<double>(rows.size())) return 0;
+  const auto middle = gaps.begin() + static_cast<std::ptrdiff_t>(gaps.size() / 2);
+  std::nth_element(gaps.begin(), middle, gaps.end());
+  const double grid = std::round(*middle * 100) / 100;
+  if (grid < kLeastGridSeconds) return 0;
+  const auto on_grid = std::count_if(stamps.begin(), stamps.end(), [&](double stamp) {
+    return std::abs(stamp - std::round(stamp / grid) * grid) <= kGridDrift * grid;
+  });
+  return static_cast<double>(on_grid) >= kOnGrid * static_cast<double>(stamps.size()) ? grid : 0;
 }
 
 void SortAndShift(std::vector<TraceRow>& rows) {

@@ -33,7 +33,7 @@ struct Trace {
   TraceFormat format = TraceFormat::kJsonl;
   bool has_arrivals = false;  // false: no line of a jsonl file has arrival_s
   std::vector<TraceRow> rows; // by arrival; lines with equal arrivals in the file's order
-  double grid_s = 0;          // all arrivals are multiples of this; 0 where there is no such grid of 0.1 s or more
+  double grid_s = 0;          // stamps were rounded to this grid, of 0.1 s or more; 0 where they were not
 };
 
 // Format "auto" looks at the first line. `file` is for messages only.

@@ -127,6 +127,19 @@ TEST(TraceTest, TimesOfTwoDaysZonesAndLeapYearsAreInOrder) {
   EXPECT_EQ(trace->rows[2].output_tokens, 3);
 }
 
+TEST(TraceTest, AGridIsSeenThroughDriftAndNotWhereThereIsNone) {
+  const auto grid_of = [](auto stamp_of) {
+    std::string text;
+    for (int i = 0; i < 300; ++i) text += "{\"prompt\": \"a\", \"arrival_s\": " + std::to_string(stamp_of(i)) + "}\n";
+    return ParseTrace(text, "t", "jsonl")->grid_s;
+  };
+  EXPECT_EQ(grid_of([](int i) { return i / 10 * 3.0; }), 3);
+  EXPECT_EQ(grid_of([](int i) { return i / 10 * 3.0 + (i / 10 % 3) * 0.001; }), 3);  // as in Mooncake's own trace
+  EXPECT_EQ(grid_of([](int i) { return i * 1.0; }), 0);                               // a steady stream, no bursts
+  EXPECT_EQ(grid_of([](int i) { return i / 10 * (i / 10) * 0.7; }), 0);               // bursts, but on no grid
+  EXPECT_EQ(grid_of([](int) { return 5.0; }), 0);
+}
+
 TEST(TraceTest, SpreadStampsStayInTheirCellAndAreUniformThere) {
   Trace trace;
   for (int i = 0; i < 3000; ++i) {
