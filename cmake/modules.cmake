@@ -54,6 +54,21 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
 endif()
 target_compile_definitions(surety_options INTERFACE HWY_WANT_AVX3_DL=1 HWY_DISABLE_PCLMUL_AES=1)
 
+# Reading the headers of the standard library and of Boost.JSON takes as long as the rest of most files: modules that
+# use both read them once. A file still includes what it uses.
+set(SURETY_PRECOMPILED_MODULES model engine http cli)
+function(surety_precompile target module)
+  if(NOT module IN_LIST SURETY_PRECOMPILED_MODULES)
+    return()
+  endif()
+  target_precompile_headers(${target} PRIVATE <algorithm> <array> <atomic> <functional> <map> <memory> <mutex>
+                            <optional> <span> <string> <string_view> <unordered_map> <utility> <vector>
+                            <boost/json.hpp> ${ARGN})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE -fpch-preprocess)
+  endif()
+endfunction()
+
 function(surety_module level name may_include)
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
   set(sources ${all})
@@ -69,6 +84,7 @@ function(surety_module level name may_include)
     endif()
   endforeach()
   target_link_libraries(surety_${name} PUBLIC surety_options ${links} ${SURETY_THIRD_PARTY_${name}})
+  surety_precompile(surety_${name} ${name})
 
   # Plain reference implementations, for tests only.
   set(references ${all})
@@ -99,6 +115,7 @@ function(surety_module level name may_include)
         target_link_libraries(${name}_test PRIVATE surety_${dep}_reference)
       endif()
     endforeach()
+    surety_precompile(${name}_test ${name} <gtest/gtest.h>)
     include(GoogleTest)
     gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST PROPERTIES LABELS unit TIMEOUT 300)
   endif()
