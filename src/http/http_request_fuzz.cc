@@ -1,5 +1,6 @@
 // Bytes as what follows a connection's start: heads and bodies one after the other. Whatever the pieces in which they
-// come, the result is the same, and nothing after the last request is consumed.
+// come, the requests are the same. A refusal may need more bytes in one way than in another (a head that cannot become
+// valid is found when its end is searched, or only at its end), and so may its reason.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -18,10 +19,9 @@ constexpr size_t kMaxHeadBytes = 2048;
 constexpr uint64_t kMaxBodyBytes = 4096;
 
 struct Seen {
-  std::vector<std::string> texts;  // of each request: method, target, body; then the refusal, if any
+  std::vector<std::string> texts;  // of each request: method, target, body
+  bool refused = false;            // what came after them
   size_t consumed = 0;
-
-  bool operator==(const Seen&) const = default;
 };
 
 // Takes in `bytes` as a connection does, `piece` at a time (0: all at once).
@@ -34,7 +34,7 @@ Seen ReadAll(std::string_view bytes, size_t piece) {
     seen.consumed += used;
     if (head.refused()) {
       SURETY_CHECK(head.refused()->status >= 400 && !head.refused()->message.empty());
-      seen.texts.push_back("refused " + std::to_string(head.refused()->status));
+      seen.refused = true;
       return seen;
     }
     if (!head.done()) {
@@ -56,7 +56,7 @@ Seen ReadAll(std::string_view bytes, size_t piece) {
     }
     SURETY_CHECK(body.size() <= kMaxBodyBytes);
     if (body.refused()) {
-      seen.texts.push_back("refused " + std::to_string(body.refused()->status));
+      seen.refused = true;
       return seen;
     }
     seen.texts.push_back(head.head().method + " " + head.head().target + " " + body.TakeBody());
