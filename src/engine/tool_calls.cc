@@ -24,8 +24,10 @@ size_t SkipValue(std::string_view text, size_t at) {
   for (bool in_string = false; at < text.size(); ++at) {
     const char c = text[at];
     if (in_string) {
-      if (c == '\\') ++at;
-      else if (c == '"') in_string = false;
+      if (c == '\\')
+        ++at;
+      else if (c == '"')
+        in_string = false;
     } else if (c == '"') {
       in_string = true;
     } else if (c == '{' || c == '[') {
@@ -45,7 +47,7 @@ size_t SkipValue(std::string_view text, size_t at) {
 
 // The text of each element of an array or each value of an object, with the place where it begins.
 struct Part {
-  std::string_view key;    // as it stands in the text, quotes included; objects only
+  std::string_view key;  // as it stands in the text, quotes included; objects only
   std::string_view value;
 };
 std::vector<Part> PartsOf(std::string_view text) {
@@ -101,11 +103,16 @@ struct ToolCallParser::Json {
 
 std::string_view NameOf(ToolFamily family) {
   switch (family) {
-    case ToolFamily::kNone: return "none";
-    case ToolFamily::kHermes: return "hermes";
-    case ToolFamily::kLlama: return "llama";
-    case ToolFamily::kMistral: return "mistral";
-    case ToolFamily::kMistralArgs: return "mistral-args";
+    case ToolFamily::kNone:
+      return "none";
+    case ToolFamily::kHermes:
+      return "hermes";
+    case ToolFamily::kLlama:
+      return "llama";
+    case ToolFamily::kMistral:
+      return "mistral";
+    case ToolFamily::kMistralArgs:
+      return "mistral-args";
   }
   return "none";
 }
@@ -123,11 +130,16 @@ ToolFamily ToolFamilyOf(std::string_view source) {
 
 std::vector<std::string> ToolMarkers(ToolFamily family) {
   switch (family) {
-    case ToolFamily::kNone: return {};
-    case ToolFamily::kHermes: return {std::string(kHermesOpen), std::string(kHermesClose)};
-    case ToolFamily::kLlama: return {std::string(kPythonTag)};
-    case ToolFamily::kMistral: return {std::string(kMistralOpen)};
-    case ToolFamily::kMistralArgs: return {std::string(kMistralOpen), std::string(kCallId), std::string(kArgs)};
+    case ToolFamily::kNone:
+      return {};
+    case ToolFamily::kHermes:
+      return {std::string(kHermesOpen), std::string(kHermesClose)};
+    case ToolFamily::kLlama:
+      return {std::string(kPythonTag)};
+    case ToolFamily::kMistral:
+      return {std::string(kMistralOpen)};
+    case ToolFamily::kMistralArgs:
+      return {std::string(kMistralOpen), std::string(kCallId), std::string(kArgs)};
   }
   return {};
 }
@@ -271,6 +283,8 @@ ToolCallParser::Outcome ToolCallParser::ReadJson(char open, size_t begin, size_t
     json_->read += json_->parser.write_some(held_.data() + json_->read, held_.size() - json_->read, error);
     if (error) return Outcome::kText;
     json_->done = json_->parser.done();
+    // The parser takes white space behind the value if it is there already.
+    while (json_->done && IsSpace(held_[json_->read - 1])) --json_->read;
   }
   if (!json_->done) return Outcome::kMore;
   end = json_->read;

@@ -9,13 +9,12 @@
 // (4) what is held back is at most kMaxHeldBytes; a longer call is text.
 #pragma once
 
+#include <boost/json.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <boost/json.hpp>
 
 #include "api/request.h"
 #include "engine/grammar/grammar.h"
@@ -82,9 +81,9 @@ class ToolCallParser {
   std::vector<std::string> markers_;  // that begin a call
   std::string held_;
   bool in_call_ = false;
-  bool at_start_ = true;    // nothing but white space so far
+  bool at_start_ = true;  // nothing but white space so far
   bool after_call_ = false;
-  size_t body_ = 0;         // in a call: where it begins behind its marker
+  size_t body_ = 0;  // in a call: where it begins behind its marker
   std::unique_ptr<Json> json_;
   int n_calls_ = 0;
 };

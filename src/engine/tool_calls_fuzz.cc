@@ -1,11 +1,10 @@
 // Any text as an answer: cut anywhere, it must give the same text and the same calls, and calls must hold JSON objects.
 #include <algorithm>
+#include <boost/json.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
-
-#include <boost/json.hpp>
 
 #include "base/check.h"
 #include "engine/tool_calls.h"

@@ -1,13 +1,13 @@
 // Tool calls: families by real templates, the same result for every cut of a stream, required calls that parse.
 #include "engine/tool_calls.h"
 
+#include <gtest/gtest.h>
+
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <random>
 #include <sstream>
-
-#include <gtest/gtest.h>
 
 #include "engine/grammar/parse_states.h"
 
@@ -20,6 +20,11 @@ struct Joined {
   std::vector<std::pair<std::string, std::string>> calls;
   bool operator==(const Joined&) const = default;
 };
+
+void PrintTo(const Joined& joined, std::ostream* out) {
+  *out << "text '" << joined.text << "'";
+  for (const auto& [name, arguments] : joined.calls) *out << ", " << name << " " << arguments;
+}
 
 void Add(const ToolCallText& out, Joined& joined) {
   joined.text += out.text;
@@ -59,41 +64,63 @@ const std::vector<Case>& Cases() {
       {kHermes, "Hello", "Hello", {}},
       {kHermes, "  a < b \n", "  a < b \n", {}},
       {kHermes, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>", "", {{"f", "{\"x\": 1}"}}},
-      {kHermes, "Sure.\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>\n<tool_call>\n"
-                "{\"arguments\": {\"a\":\"</tool_call>\\\"}\"}, \"name\": \"get_weather\"}\n</tool_call>\n",
-       "Sure.", {{"f", "{}"}, {"get_weather", "{\"a\":\"</tool_call>\\\"}\"}"}}},
+      {kHermes,
+       "Sure.\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>\n<tool_call>\n"
+       "{\"arguments\": {\"a\":\"</tool_call>\\\"}\"}, \"name\": \"get_weather\"}\n</tool_call>\n",
+       "Sure.",
+       {{"f", "{}"}, {"get_weather", "{\"a\":\"</tool_call>\\\"}\"}"}}},
       {kHermes, "<tool_call>{\"name\":\"f\",\"arguments\":{}}", "", {{"f", "{}"}}},
-      {kHermes, "<tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"x\\\": 2}\"}</tool_call> done", "done",
+      {kHermes,
+       "<tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"x\\\": 2}\"}</tool_call> done",
+       "done",
        {{"f", "{\"x\": 2}"}}},
-      {kHermes, "<tool_call>{\"name\":\"unknown\",\"arguments\":{}}</tool_call>",
-       "<tool_call>{\"name\":\"unknown\",\"arguments\":{}}</tool_call>", {}},
-      {kHermes, "x <tool_call>{\"name\":\"f\",\"arguments\":{\"a\":", "x <tool_call>{\"name\":\"f\",\"arguments\":{\"a\":", {}},
+      {kHermes,
+       "<tool_call>{\"name\":\"unknown\",\"arguments\":{}}</tool_call>",
+       "<tool_call>{\"name\":\"unknown\",\"arguments\":{}}</tool_call>",
+       {}},
+      {kHermes,
+       "x <tool_call>{\"name\":\"f\",\"arguments\":{\"a\":",
+       "x <tool_call>{\"name\":\"f\",\"arguments\":{\"a\":",
+       {}},
       {kHermes, "<tool_call>{\"name\":\"f\",}</tool_call>", "<tool_call>{\"name\":\"f\",}</tool_call>", {}},
-      {kHermes, "<tool_call>{\"name\":\"f\",\"arguments\":{}} no</tool_call>",
-       "<tool_call>{\"name\":\"f\",\"arguments\":{}} no</tool_call>", {}},
+      {kHermes,
+       "<tool_call>{\"name\":\"f\",\"arguments\":{}} no</tool_call>",
+       "<tool_call>{\"name\":\"f\",\"arguments\":{}} no</tool_call>",
+       {}},
       {kHermes, "<tool_call><tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>", "<tool_call>", {{"f", "{}"}}},
-      {kHermes, "<tool_call>{\"name\":\"f\",\"arguments\":[1]}</tool_call>",
-       "<tool_call>{\"name\":\"f\",\"arguments\":[1]}</tool_call>", {}},
+      {kHermes,
+       "<tool_call>{\"name\":\"f\",\"arguments\":[1]}</tool_call>",
+       "<tool_call>{\"name\":\"f\",\"arguments\":[1]}</tool_call>",
+       {}},
       {kHermes, "<tool_", "<tool_", {}},
       {kHermes, "{\"name\":\"f\",\"arguments\":{}}", "{\"name\":\"f\",\"arguments\":{}}", {}},
       {kLlama, "{\"name\": \"f\", \"parameters\": {\"x\": [1, 2]}}", "", {{"f", "{\"x\": [1, 2]}"}}},
-      {kLlama, " {\"type\":\"function\",\"name\":\"f\",\"parameters\":{}}; {\"name\":\"f\",\"parameters\":{\"b\":2}}", "",
+      {kLlama,
+       " {\"type\":\"function\",\"name\":\"f\",\"parameters\":{}}; {\"name\":\"f\",\"parameters\":{\"b\":2}}",
+       "",
        {{"f", "{}"}, {"f", "{\"b\":2}"}}},
       {kLlama, "<|python_tag|>{\"name\": \"f\", \"parameters\": {}}", "", {{"f", "{}"}}},
       {kLlama, "<|python_tag|>print(1)", "<|python_tag|>print(1)", {}},
       {kLlama, "{\"answer\": 42}", "{\"answer\": 42}", {}},
       {kLlama, "Call {\"name\": \"f\", \"parameters\": {}}", "Call {\"name\": \"f\", \"parameters\": {}}", {}},
       {kLlama, "{\"name\": \"f\", \"parameters\": {}} and more", "and more", {{"f", "{}"}}},
-      {kMistral, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"x\": \"]\"}}, {\"name\": \"get_weather\", "
-                 "\"arguments\": {}, \"id\": \"123456789\"}]",
-       "", {{"f", "{\"x\": \"]\"}"}, {"get_weather", "{}"}}},
+      {kMistral,
+       "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"x\": \"]\"}}, {\"name\": \"get_weather\", "
+       "\"arguments\": {}, \"id\": \"123456789\"}]",
+       "",
+       {{"f", "{\"x\": \"]\"}"}, {"get_weather", "{}"}}},
       {kMistral, "[TOOL_CALLS][]", "[TOOL_CALLS][]", {}},
       {kMistral, "[TOOL_CALLS][{\"name\": \"f\"}, 3]", "[TOOL_CALLS][{\"name\": \"f\"}, 3]", {}},
-      {kMistralArgs, "Ok.\n[TOOL_CALLS]f[CALL_ID]123456789[ARGS]{\"x\": 1}[TOOL_CALLS]get_weather[ARGS]{}", "Ok.",
+      {kMistralArgs,
+       "Ok.\n[TOOL_CALLS]f[CALL_ID]123456789[ARGS]{\"x\": 1}[TOOL_CALLS]get_weather[ARGS]{}",
+       "Ok.",
        {{"f", "{\"x\": 1}"}, {"get_weather", "{}"}}},
       {kMistralArgs, "[TOOL_CALLS]g[ARGS]{}", "[TOOL_CALLS]g[ARGS]{}", {}},
       {kMistralArgs, "[TOOL_CALLS]f[ARGS]", "[TOOL_CALLS]f[ARGS]", {}},
-      {kNone, "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call> ", "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call> ", {}},
+      {kNone,
+       "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call> ",
+       "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call> ",
+       {}},
   };
   return cases;
 }
@@ -117,11 +144,36 @@ TEST(ToolCallParserTest, EveryCutGivesTheSame) {
 }
 
 TEST(ToolCallParserTest, RandomStreamsDoNotDependOnTheirCutsAndLoseNothing) {
-  const char* pieces[] = {"<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "<|python_tag|>", "{", "}",
-                          "[", "]", "\"name\":", "\"f\"", "\"arguments\":", "\"parameters\":", "{}", ",", ";", " ", "\n",
-                          "text", "<tool", "[TOOL", "{\"name\":\"f\",\"arguments\":{\"x\":1}}", "f[ARGS]{}", "\\", "\"",
-                          "<tool_call>{\"name\":\"f\",\"arguments\":{\"x\":1}}</tool_call>", "[TOOL_CALLS]f[ARGS]{}",
-                          "{\"name\":\"f\",\"parameters\":{}}", "[TOOL_CALLS][{\"name\":\"f\",\"arguments\":{}}]"};
+  const char* pieces[] = {"<tool_call>",
+                          "</tool_call>",
+                          "[TOOL_CALLS]",
+                          "[ARGS]",
+                          "[CALL_ID]",
+                          "<|python_tag|>",
+                          "{",
+                          "}",
+                          "[",
+                          "]",
+                          "\"name\":",
+                          "\"f\"",
+                          "\"arguments\":",
+                          "\"parameters\":",
+                          "{}",
+                          ",",
+                          ";",
+                          " ",
+                          "\n",
+                          "text",
+                          "<tool",
+                          "[TOOL",
+                          "{\"name\":\"f\",\"arguments\":{\"x\":1}}",
+                          "f[ARGS]{}",
+                          "\\",
+                          "\"",
+                          "<tool_call>{\"name\":\"f\",\"arguments\":{\"x\":1}}</tool_call>",
+                          "[TOOL_CALLS]f[ARGS]{}",
+                          "{\"name\":\"f\",\"parameters\":{}}",
+                          "[TOOL_CALLS][{\"name\":\"f\",\"arguments\":{}}]"};
   std::mt19937 random(17);
   int n_calls = 0;
   for (int i = 0; i < 6000; ++i) {
@@ -159,12 +211,15 @@ TEST(ToolCallParserTest, TextIsNotHeldLongerThanNeeded) {
 }
 
 TEST(ToolFamilyTest, IsFoundInRealTemplates) {
-  const std::map<std::string, ToolFamily> expected = {
-      {"hermes-3", ToolFamily::kHermes},       {"qwen2.5", ToolFamily::kHermes},
-      {"qwen2.5-coder", ToolFamily::kHermes},  {"qwen3", ToolFamily::kHermes},
-      {"qwq", ToolFamily::kHermes},            {"llama-3.1", ToolFamily::kLlama},
-      {"llama-3.2", ToolFamily::kLlama},       {"mistral-nemo", ToolFamily::kMistral},
-      {"mistral-small-3.2", ToolFamily::kMistralArgs}};
+  const std::map<std::string, ToolFamily> expected = {{"hermes-3", ToolFamily::kHermes},
+                                                      {"qwen2.5", ToolFamily::kHermes},
+                                                      {"qwen2.5-coder", ToolFamily::kHermes},
+                                                      {"qwen3", ToolFamily::kHermes},
+                                                      {"qwq", ToolFamily::kHermes},
+                                                      {"llama-3.1", ToolFamily::kLlama},
+                                                      {"llama-3.2", ToolFamily::kLlama},
+                                                      {"mistral-nemo", ToolFamily::kMistral},
+                                                      {"mistral-small-3.2", ToolFamily::kMistralArgs}};
   for (const auto& entry : std::filesystem::directory_iterator(std::string(SURETY_TESTDATA) + "/chat")) {
     std::ifstream file(entry.path());
     std::stringstream text;
@@ -186,7 +241,8 @@ const json::array& Tools() {
     {"type": "function", "function": {"name": "f"}},
     {"type": "function", "function": {"name": "get_weather", "description": "d", "parameters": {"type": "object",
       "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 1, "maximum": 14}},
-      "required": ["city"]}}}])").as_array();
+      "required": ["city"]}}}])")
+                                       .as_array();
   return tools;
 }
 
@@ -198,7 +254,8 @@ std::string Sample(const Grammar&, ParseStates& states, std::mt19937& random, si
     if (states.state(id)->complete && (text.size() > n || random() % 4 == 0)) return text;
     std::vector<uint8_t> next;
     for (int byte = 32; byte < 127; ++byte) {
-      if (states.Step(id, static_cast<uint8_t>(byte)) != ParseStates::kDeadId) next.push_back(static_cast<uint8_t>(byte));
+      if (states.Step(id, static_cast<uint8_t>(byte)) != ParseStates::kDeadId)
+        next.push_back(static_cast<uint8_t>(byte));
     }
     if (states.Step(id, '\n') != ParseStates::kDeadId) next.push_back('\n');
     if (next.empty() || text.size() > 5000) return text;
@@ -211,7 +268,8 @@ std::string Sample(const Grammar&, ParseStates& states, std::mt19937& random, si
 
 TEST(ToolCallGrammarTest, RequiredCallsAlwaysParse) {
   std::mt19937 random(23);
-  for (const ToolFamily family : {ToolFamily::kHermes, ToolFamily::kLlama, ToolFamily::kMistral, ToolFamily::kMistralArgs}) {
+  for (const ToolFamily family :
+       {ToolFamily::kHermes, ToolFamily::kLlama, ToolFamily::kMistral, ToolFamily::kMistralArgs}) {
     for (const bool parallel : {false, true}) {
       const api::ToolUse use{.choice = api::ToolUse::Choice::kRequired, .name = "", .parallel = parallel};
       const auto grammar = ToolCallGrammar(family, Tools(), use);
@@ -252,8 +310,11 @@ TEST(ToolCallGrammarTest, SaysWhatIsWrong) {
   EXPECT_NE(error(R"([{"function": {"name": "f"}}])", named).find("'g', which is not among"), std::string::npos);
   EXPECT_NE(error(R"([{"function": {"name": "a b"}}])", required).find("tools[0].function.name"), std::string::npos);
   EXPECT_NE(error("[3]", required).find("tools[0].function must be"), std::string::npos);
-  EXPECT_NE(error(R"([{"function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"not": {}}}}}}])",
-                  required).find("tools[0].function.parameters #/properties/a/not"), std::string::npos);
+  EXPECT_NE(
+      error(R"([{"function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"not": {}}}}}}])",
+            required)
+          .find("tools[0].function.parameters #/properties/a/not"),
+      std::string::npos);
   EXPECT_NE(error(R"([{"function": {"name": "f", "parameters": {"type": "array"}}}])", required).find("#/type"),
             std::string::npos);
   EXPECT_NE(error(R"([{"function": {"name": "f"}}])", required, ToolFamily::kNone).find("no form of tool calls"),

@@ -30,13 +30,16 @@ Result<std::vector<Tool>> ReadTools(const json::array& tools) {
     }
     const auto* name = function->get_object().if_contains("name");
     const std::string text = name != nullptr && name->is_string() ? std::string(name->get_string()) : std::string();
-    const bool fits = !text.empty() && text.size() <= kMaxNameBytes && std::all_of(text.begin(), text.end(), [](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
-    });
+    const bool fits =
+        !text.empty() && text.size() <= kMaxNameBytes && std::all_of(text.begin(), text.end(), [](char c) {
+          return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+                 c == '.';
+        });
     if (!fits) {
       return Error(InvalidArgumentError(where + ".function.name must have 1 to 64 letters, digits, '_', '-' or '.'"));
     }
-    if (!names.insert(text).second) return Error(InvalidArgumentError(where + ".function.name '" + text + "' is there twice"));
+    if (!names.insert(text).second)
+      return Error(InvalidArgumentError(where + ".function.name '" + text + "' is there twice"));
     result.push_back({text, function->get_object().if_contains("parameters")});
   }
   return result;
@@ -45,7 +48,8 @@ Result<std::vector<Tool>> ReadTools(const json::array& tools) {
 // The rule for a tool's arguments, an object in any case.
 Result<int32_t> Arguments(const Tool& tool, const std::string& where, GrammarBuilder& builder, JsonRules& rules) {
   static const json::value kNoArguments = {{"type", "object"}, {"properties", json::object()}};
-  const json::value& schema = tool.parameters == nullptr || tool.parameters->is_null() ? kNoArguments : *tool.parameters;
+  const json::value& schema =
+      tool.parameters == nullptr || tool.parameters->is_null() ? kNoArguments : *tool.parameters;
   const auto* object = schema.if_object();
   if (object == nullptr) return Error(InvalidArgumentError(where + "#: must be a schema of type object"));
   if (object->empty()) return rules.Object(kMaxAnyJsonDepth);
@@ -68,8 +72,10 @@ Wrapping WrappingOf(ToolFamily family) {
       return {"", "<tool_call>\n{\"name\": \"", "\", \"arguments\": ", "}\n</tool_call>", "\n", ""};
     case ToolFamily::kMistral:
       return {"[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ", "}", ", ", "]"};
-    case ToolFamily::kMistralArgs: return {"", "[TOOL_CALLS]", "[ARGS]", "", "", ""};
-    default: return {"", "{\"name\": \"", "\", \"parameters\": ", "}", "", "", false};
+    case ToolFamily::kMistralArgs:
+      return {"", "[TOOL_CALLS]", "[ARGS]", "", "", ""};
+    default:
+      return {"", "{\"name\": \"", "\", \"parameters\": ", "}", "", "", false};
   }
 }
 
@@ -85,8 +91,9 @@ Result<std::vector<std::string>> ToolNames(const json::array& tools) {
 Result<GrammarPtr> ToolCallGrammar(ToolFamily family, const json::array& tools, const api::ToolUse& use,
                                    const GrammarLimits& limits) {
   if (family == ToolFamily::kNone) {
-    return Error(FailedPreconditionError("the model's chat template has no form of tool calls that is known here, so a "
-                                         "call cannot be required"));
+    return Error(
+        FailedPreconditionError("the model's chat template has no form of tool calls that is known here, so a "
+                                "call cannot be required"));
   }
   SURETY_ASSIGN_OR_RETURN(const auto list, ReadTools(tools));
   GrammarBuilder builder(limits);

@@ -42,15 +42,20 @@ PATTERNS = {  # pattern: strings that match
     "^[\\x20-\\x7e\\t]*[\\]\\-]$": ["-", 'a "]', "\\\t-"],
 }
 FORMATS = {
-    "date": (["2024-02-29", "1999-12-31", "2000-02-29"], ["2023-02-29", "1900-02-29", "2024-13-01", "2024-04-31", "x"]),
+    "date": (["2024-02-29", "1999-12-31", "2000-02-29"],
+             ["2023-02-29", "1900-02-29", "2024-13-01", "2024-04-31", "x"]),
     "time": (["12:00:00Z", "23:59:59.25+01:30"], ["24:00:00Z", "12:00:00", "12:60:00Z"]),
-    "date-time": (["2024-02-29T12:00:00Z", "2001-01-01T00:00:00.5-08:00"], ["2024-02-30T12:00:00Z", "2024-02-29"]),
+    "date-time": (["2024-02-29T12:00:00Z", "2001-01-01T00:00:00.5-08:00"],
+                  ["2024-02-30T12:00:00Z", "2024-02-29"]),
     "uuid": (["123e4567-e89b-12d3-a456-426614174000"], ["123e4567e89b12d3a456426614174000", "g"]),
     "ipv4": (["127.0.0.1", "255.255.255.255"], ["256.0.0.1", "1.2.3", "01.2.3.4"]),
 }
-SUITE_FILES = """additionalProperties allOf anyOf boolean_schema const default defs enum exclusiveMaximum exclusiveMinimum
-    infinite-loop-detection items maxItems maxLength maximum minItems minLength minimum oneOf pattern prefixItems
-    properties ref required type uniqueItems minProperties maxProperties not contains patternProperties""".split()
+SUITE_FILES = """
+    additionalProperties allOf anyOf boolean_schema const default defs enum exclusiveMaximum exclusiveMinimum
+    infinite-loop-detection items maxItems maxLength maximum minItems minLength minimum oneOf pattern
+    prefixItems properties ref required type uniqueItems minProperties maxProperties not contains
+    patternProperties
+""".split()
 SUBJECTS = {"properties": "object", "required": "object", "additionalProperties": "object", "minProperties": "object",
             "maxProperties": "object", "items": "array", "prefixItems": "array", "minItems": "array",
             "maxItems": "array", "minLength": "string", "maxLength": "string", "pattern": "string",

@@ -15,7 +15,8 @@ bool CharDfa::Accepts(std::string_view utf8) const {
     if (length <= 0) return false;
     at += static_cast<size_t>(length);
     const auto& edges = states[state].edges;
-    const auto edge = std::find_if(edges.begin(), edges.end(), [c](const Edge& e) { return e.first <= c && c <= e.last; });
+    const auto edge =
+        std::find_if(edges.begin(), edges.end(), [c](const Edge& e) { return e.first <= c && c <= e.last; });
     if (edge == edges.end()) return false;
     state = static_cast<size_t>(edge->target);
   }

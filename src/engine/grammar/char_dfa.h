@@ -30,9 +30,9 @@ CharDfa LengthDfa(int64_t least, int64_t most, GrammarBuilder& budget);
 // All strings but these.
 CharDfa NoneOf(const std::vector<std::string>& texts, GrammarBuilder& budget);
 
-// The strings that an ECMA-262 pattern is found in, as JSON Schema means it: not anchored unless it says so. Look-around,
-// back references, word borders and Unicode properties are refused; so is nesting beyond the builder's limit.
-// kInvalidArgument with the place in the pattern.
+// The strings that an ECMA-262 pattern is found in, as JSON Schema means it: not anchored unless it says so.
+// Look-around, back references, word borders and Unicode properties are refused; so is nesting beyond the builder's
+// limit. kInvalidArgument with the place in the pattern.
 Result<CharDfa> CompilePattern(std::string_view pattern, GrammarBuilder& budget);
 
 }  // namespace surety::engine

@@ -19,7 +19,8 @@ int Encode(char32_t c, uint8_t* out) {
   return length;
 }
 
-// Cuts [first, last] where a whole group of continuation bytes begins or ends, so that each part is a product of ranges.
+// Cuts [first, last] where a whole group of continuation bytes begins or ends, so that each part is a product of
+// ranges.
 void Split(char32_t first, char32_t last, std::vector<Utf8Sequence>& out) {
   for (const char32_t border : {char32_t{0x7F}, char32_t{0x7FF}, char32_t{0xFFFF}}) {
     if (first <= border && border < last) {

@@ -1,7 +1,7 @@
 // GBNF to a grammar: rules `name ::= alternatives`, literals, character classes, `.`, groups, `* + ? {m} {m,} {m,n}`,
 // comments. No recursion: open groups are a stack, as deep as the limits say. A rule ends with its line, unless a group
-// is open or an alternative has just begun. Source: the language as llama.cpp's users write it; token references (`<x>`)
-// are refused, and so is a rule defined twice.
+// is open or an alternative has just begun. Source: the language as llama.cpp's users write it; token references
+// (`<x>`) are refused, and so is a rule defined twice.
 #include <map>
 #include <string>
 #include <utility>
@@ -54,7 +54,7 @@ class GbnfParser {
     size_t defined = 0;
   };
   struct Group {
-    int32_t start, end, at;        // `at`: where the alternative has got to
+    int32_t start, end, at;                  // `at`: where the alternative has got to
     int32_t last_start = -1, last_end = -1;  // the last item, not joined to `at` yet
     size_t place = 0;
   };
@@ -110,7 +110,8 @@ class GbnfParser {
       const std::string_view name = ReadName();
       if (name.empty()) return At(place, "a rule must begin with its name, of letters, digits, '-' and '_'");
       SkipSpace(true);
-      if (source_.substr(pos_, 3) != "::=") return At(pos_, "'::=' must follow the rule name '" + std::string(name) + "'");
+      if (source_.substr(pos_, 3) != "::=")
+        return At(pos_, "'::=' must follow the rule name '" + std::string(name) + "'");
       pos_ += 3;
       RuleEntry& rule = RuleNamed(name, place);
       if (builder_.is_set(rule.id)) {
@@ -243,15 +244,31 @@ class GbnfParser {
     ++pos_;
     int n_digits = 0;
     switch (escape) {
-      case 'n': return U'\n';
-      case 'r': return U'\r';
-      case 't': return U'\t';
-      case '\\': case '"': case '[': case ']': case '-': case '^': case '/':
+      case 'n':
+        return U'\n';
+      case 'r':
+        return U'\r';
+      case 't':
+        return U'\t';
+      case '\\':
+      case '"':
+      case '[':
+      case ']':
+      case '-':
+      case '^':
+      case '/':
         return static_cast<char32_t>(escape);
-      case 'x': n_digits = 2; break;
-      case 'u': n_digits = 4; break;
-      case 'U': n_digits = 8; break;
-      default: return Error(At(place, "unknown escape; known are \\n \\r \\t \\\\ \\\" \\[ \\] \\xHH \\uHHHH \\UHHHHHHHH"));
+      case 'x':
+        n_digits = 2;
+        break;
+      case 'u':
+        n_digits = 4;
+        break;
+      case 'U':
+        n_digits = 8;
+        break;
+      default:
+        return Error(At(place, "unknown escape; known are \\n \\r \\t \\\\ \\\" \\[ \\] \\xHH \\uHHHH \\UHHHHHHHH"));
     }
     uint32_t value = 0;
     for (int i = 0; i < n_digits; ++i, ++pos_) {

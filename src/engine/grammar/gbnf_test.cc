@@ -1,5 +1,7 @@
 // GBNF against a naive reading of the same grammars: the test builds random grammars as trees, writes them out, and
 // matches texts with plain recursion over sets of positions.
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -7,8 +9,6 @@
 #include <set>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/parse_states.h"
@@ -40,7 +40,7 @@ std::string ErrorOf(const std::string& grammar, const GrammarLimits& limits = {}
 // A grammar's tree, and all places where a match that begins at `at` may end.
 struct Expr {
   enum Kind { kText, kClass, kRule, kSequence, kChoice, kRepeat } kind;
-  std::string text;      // kText, and kClass: its letters
+  std::string text;  // kText, and kClass: its letters
   bool negated = false;
   int rule = 0;
   std::vector<Expr> parts;
@@ -49,12 +49,17 @@ struct Expr {
 
 std::string Write(const Expr& e) {
   switch (e.kind) {
-    case Expr::kText: return "\"" + e.text + "\"";
-    case Expr::kClass: return std::string(e.negated ? "[^" : "[") + e.text + "]";
-    case Expr::kRule: return "r" + std::to_string(e.rule);
-    case Expr::kSequence: case Expr::kChoice: {
+    case Expr::kText:
+      return "\"" + e.text + "\"";
+    case Expr::kClass:
+      return std::string(e.negated ? "[^" : "[") + e.text + "]";
+    case Expr::kRule:
+      return "r" + std::to_string(e.rule);
+    case Expr::kSequence:
+    case Expr::kChoice: {
       std::string out = "(";
-      for (size_t i = 0; i < e.parts.size(); ++i) out += (i == 0 ? "" : e.kind == Expr::kChoice ? " | " : " ") + Write(e.parts[i]);
+      for (size_t i = 0; i < e.parts.size(); ++i)
+        out += (i == 0 ? "" : e.kind == Expr::kChoice ? " | " : " ") + Write(e.parts[i]);
       return out + ")";
     }
     case Expr::kRepeat: {
@@ -84,7 +89,8 @@ class Naive {
   }
   Set Ends(const Expr& e, size_t at) {
     switch (e.kind) {
-      case Expr::kText: return text_.substr(at).starts_with(e.text) ? Set{at + e.text.size()} : Set{};
+      case Expr::kText:
+        return text_.substr(at).starts_with(e.text) ? Set{at + e.text.size()} : Set{};
       case Expr::kClass:
         if (at == text_.size() || (e.text.find(text_[at]) == std::string::npos) != e.negated) return {};
         return {at + 1};
@@ -93,7 +99,8 @@ class Naive {
         if (const auto known = memo_.find(key); known != memo_.end()) return known->second;
         return memo_[key] = Ends(rules_[static_cast<size_t>(e.rule)], at);
       }
-      case Expr::kSequence: return EndsOfAll(e.parts, 0, at);
+      case Expr::kSequence:
+        return EndsOfAll(e.parts, 0, at);
       case Expr::kChoice: {
         Set all;
         for (const Expr& part : e.parts) all.merge(Ends(part, at));
@@ -102,7 +109,8 @@ class Naive {
       case Expr::kRepeat: {
         Set now = {at}, all;
         if (e.least == 0) all.insert(at);
-        for (int i = 1; (e.most < 0 ? i <= e.least + static_cast<int>(text_.size()) + 1 : i <= e.most) && !now.empty(); ++i) {
+        for (int i = 1; (e.most < 0 ? i <= e.least + static_cast<int>(text_.size()) + 1 : i <= e.most) && !now.empty();
+             ++i) {
           Set next;
           for (const size_t p : now) next.merge(Ends(e.parts[0], p));
           now = std::move(next);
@@ -161,7 +169,8 @@ class Maker {
         Expr call{.kind = Expr::kSequence, .text = {}, .parts = {Letter(), e}};
         return {.kind = Expr::kChoice, .text = {}, .parts = {end, call}};
       }
-      case 3: case 4:
+      case 3:
+      case 4:
         e.kind = Draw(2) == 0 ? Expr::kSequence : Expr::kChoice;
         for (int i = Draw(3); i >= 0; --i) e.parts.push_back(Make(depth - 1, rule, n));
         return e;

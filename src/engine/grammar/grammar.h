@@ -26,12 +26,12 @@ namespace surety::engine {
 // What compiling may cost. A grammar or schema that needs more is refused.
 struct GrammarLimits {
   size_t max_source_bytes = 256 << 10;
-  int max_depth = 128;          // groups within groups, schemas within schemas
+  int max_depth = 128;  // groups within groups, schemas within schemas
   int max_rules = 50'000;
   int max_states = 200'000;
   int max_edges = 2'000'000;
   int64_t max_compile_ms = 1000;
-  Clock* clock = nullptr;       // null: the machine's
+  Clock* clock = nullptr;  // null: the machine's
 };
 
 class Grammar {

@@ -15,8 +15,8 @@ GrammarBuilder::GrammarBuilder(const GrammarLimits& limits) : limits_(limits) {
 
 void GrammarBuilder::Refuse(std::string_view what, int64_t limit) {
   if (!ok()) return;
-  status_ = InvalidArgumentError("it is too large to compile: more than " + std::to_string(limit) + " " +
-                                 std::string(what));
+  status_ =
+      InvalidArgumentError("it is too large to compile: more than " + std::to_string(limit) + " " + std::string(what));
 }
 
 void GrammarBuilder::CheckTime() {
@@ -82,8 +82,8 @@ void GrammarBuilder::Chars(int32_t from, const CharSet& set, int32_t to) {
   for (const Utf8Sequence& sequence : Utf8Sequences(set)) {
     if (!ok()) return;
     int n_free = 0;
-    while (n_free < sequence.length - 1 && sequence.bytes[sequence.length - 1 - n_free] == std::pair<uint8_t, uint8_t>(
-                                                                                               0x80, 0xBF)) {
+    while (n_free < sequence.length - 1 &&
+           sequence.bytes[sequence.length - 1 - n_free] == std::pair<uint8_t, uint8_t>(0x80, 0xBF)) {
       ++n_free;
     }
     int32_t at = from;

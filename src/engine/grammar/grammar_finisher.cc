@@ -22,7 +22,8 @@ void GrammarFinisher::FindNullable() {
   std::vector<std::vector<std::pair<int32_t, int32_t>>> calls_of(builder_.rules_.size());  // (from, to)
   for (size_t s = 0; s < n_states; ++s) {
     for (const auto& edge : builder_.states_[s]) {
-      if (edge.kind == GrammarBuilder::Edge::Kind::kEmpty) empty_into[Index(edge.to)].push_back(static_cast<int32_t>(s));
+      if (edge.kind == GrammarBuilder::Edge::Kind::kEmpty)
+        empty_into[Index(edge.to)].push_back(static_cast<int32_t>(s));
       if (edge.kind != GrammarBuilder::Edge::Kind::kCall) continue;
       calls_of[Index(edge.rule)].emplace_back(static_cast<int32_t>(s), edge.to);
     }

@@ -35,10 +35,10 @@ class GrammarFinisher {
   const std::vector<GrammarBuilder::Edge>& edges(int32_t s) const { return builder_.states_[static_cast<size_t>(s)]; }
 
   GrammarBuilder& builder_;
-  std::vector<char> ends_;     // by state: the rule's end can be reached without a byte
+  std::vector<char> ends_;  // by state: the rule's end can be reached without a byte
   std::vector<char> is_end_;
   std::vector<Closed> closed_;
-  std::vector<int> visited_;   // by state: the last closure that met it
+  std::vector<int> visited_;  // by state: the last closure that met it
   int closure_ = 0;
   int n_edges_ = 0;
 };

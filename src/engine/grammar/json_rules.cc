@@ -13,14 +13,22 @@ const CharSet& PlainChars() {
 // The letter of a short escape, 0 if there is none.
 char ShortEscape(char32_t c) {
   switch (c) {
-    case '"': return '"';
-    case '\\': return '\\';
-    case '\b': return 'b';
-    case '\f': return 'f';
-    case '\n': return 'n';
-    case '\r': return 'r';
-    case '\t': return 't';
-    default: return 0;
+    case '"':
+      return '"';
+    case '\\':
+      return '\\';
+    case '\b':
+      return 'b';
+    case '\f':
+      return 'f';
+    case '\n':
+      return 'n';
+    case '\r':
+      return 'r';
+    case '\t':
+      return 't';
+    default:
+      return 0;
   }
 }
 
@@ -57,7 +65,7 @@ int32_t JsonRules::Space() {
 
 int32_t JsonRules::LongChar() {
   bool is_new = false;
-  const int32_t rule = Known("character beyond ASCII, or escaped", is_new);
+  const int32_t rule = Known(std::string(kLongCharRule), is_new);
   if (!is_new) return rule;
   const auto hex = [this](int32_t from, int32_t to) {
     builder_.Bytes(from, '0', '9', to);

@@ -6,22 +6,23 @@
 //   both admits any;
 // - a schema without `type`, `enum` and `const` whose keywords speak of one type admits that type alone;
 // - `integer` is written without fraction and exponent, a bounded number without exponent, and never as -0;
-// - characters of a string with `pattern` or `format` are written in one way (JsonRules::StringOf), and so are names that
+// - characters of a string with `pattern` or `format` are written in one way (JsonRules::StringOf), and so are names
+// that
 //   are not in `properties`;
 // - an unconstrained value nests up to kMaxAnyJsonDepth levels.
 //
 // Enforced: type (lists too), enum, const, properties, required, additionalProperties, minProperties up to 1 or the
 // number of required ones, items, prefixItems, minItems, maxItems, minLength, maxLength, pattern (char_dfa.h), format
-// (date, time, date-time, uuid, email, ipv4; int32, int64), minimum, maximum, exclusiveMinimum, exclusiveMaximum, anyOf,
-// oneOf where no value can satisfy two of its parts (types, constants, or a required property tell them apart), allOf,
-// $ref within the document (recursive ones too), boolean schemas. Ignored: annotations. Everything else is refused.
+// (date, time, date-time, uuid, email, ipv4; int32, int64), minimum, maximum, exclusiveMinimum, exclusiveMaximum,
+// anyOf, oneOf where no value can satisfy two of its parts (types, constants, or a required property tell them apart),
+// allOf, $ref within the document (recursive ones too), boolean schemas. Ignored: annotations. Everything else is
+// refused.
 //
 // Threads: any. Errors: kInvalidArgument with the JSON pointer of the keyword.
 #pragma once
 
-#include <string>
-
 #include <boost/json.hpp>
+#include <string>
 
 #include "engine/grammar/grammar_builder.h"
 #include "engine/grammar/json_rules.h"

@@ -1,11 +1,10 @@
-// Any JSON as a schema: it must end in a grammar or a message with a pointer, and a text sampled from the grammar must be
-// JSON.
+// Any JSON as a schema: it must end in a grammar or a message with a pointer, and a text sampled from the grammar must
+// be JSON.
+#include <boost/json.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
-
-#include <boost/json.hpp>
 
 #include "base/check.h"
 #include "engine/grammar/parse_states.h"

@@ -1,11 +1,11 @@
 // Schemas against jsonschema's judgement (testdata/golden/json_schema.json, tools/goldens/json_schema.py) and against
 // rules of the specification.
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
 #include <fstream>
 #include <sstream>
 #include <string>
-
-#include <boost/json.hpp>
-#include <gtest/gtest.h>
 
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/json_rules.h"
@@ -185,8 +185,9 @@ TEST(JsonSchemaTest, DeepAndWideSchemasAreRefusedNotFollowed) {
   grammar = CompileJsonSchema(json::object{{"type", "integer"}, {"allOf", std::move(all)}});
   ASSERT_FALSE(grammar.has_value());
   EXPECT_NE(grammar.error().message().find("too large to compile"), std::string::npos);
-  EXPECT_NE(ErrorOf(R"j({"type": "string", "pattern": ")j" + std::string(50'000, '(') + R"j("})j").find("groups within"),
-            std::string::npos);
+  EXPECT_NE(
+      ErrorOf(R"j({"type": "string", "pattern": ")j" + std::string(50'000, '(') + R"j("})j").find("groups within"),
+      std::string::npos);
   EXPECT_NE(ErrorOf(R"j({"type": "string", "pattern": "((((a{100}){100}){100}){100})"})j").find("too large"),
             std::string::npos);
   EXPECT_NE(ErrorOf(R"j({"type": "string", "pattern": "(a|b)*a(a|b){30}"})j").find("too large"), std::string::npos);
@@ -232,12 +233,14 @@ TEST(NumberRangeTest, AgreesWithArithmetic) {
               std::string text = std::to_string(n);
               double value = n;
               if (digits > 0) {
-                if (text.size() <= static_cast<size_t>(digits)) text.insert(0, static_cast<size_t>(digits) + 1 - text.size(), '0');
+                if (text.size() <= static_cast<size_t>(digits))
+                  text.insert(0, static_cast<size_t>(digits) + 1 - text.size(), '0');
                 text.insert(text.size() - static_cast<size_t>(digits), ".");
                 value = std::stod(text);
               }
               if (*sign == '-') value = -value;
-              const bool in = (excluded & 1 ? value > low : value >= low) && (excluded & 2 ? value < high : value <= high);
+              const bool in =
+                  (excluded & 1 ? value > low : value >= low) && (excluded & 2 ? value < high : value <= high);
               const bool expected = in && !(whole && digits > 0) && !(*sign == '-' && value == 0);
               ASSERT_EQ(Accepts(states, sign + text), expected) << sign << text << " in " << low << ".." << high;
             }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "engine/grammar/json_rules.h"
+
 namespace surety::engine {
 namespace {
 
@@ -26,6 +28,9 @@ GrammarSession::GrammarSession(GrammarPtr grammar, std::shared_ptr<const TokenTr
     : trie_(std::move(trie)), states_(std::move(grammar)) {
   scratch_.resize(trie_->mask_words());
   local_scratch_.resize(trie_->mask_words());
+  for (int32_t r = 0; r < states_.grammar().n_rules(); ++r) {
+    if (states_.grammar().rule(r).name == kLongCharRule) long_char_rule_ = r;
+  }
 }
 
 size_t GrammarSession::size_bytes() const { return cached_bytes_; }
@@ -47,12 +52,16 @@ void GrammarSession::AllowTokens(int32_t node, std::span<uint64_t> mask) const {
 }
 
 void GrammarSession::Walk(ParseStates::Id from, int32_t begin, int32_t end, uint32_t depth, std::span<uint64_t> mask,
-                          std::vector<int32_t>* ends) {
+                          std::vector<int32_t>* ends, bool skip_plain) {
   if (path_.size() < TokenTrie::kMaxTokenBytes + 2) path_.resize(TokenTrie::kMaxTokenBytes + 2);
   path_[depth] = from;
   const auto nodes = trie_->nodes();
   for (int32_t i = begin; i < end;) {
     const TokenTrie::Node& node = nodes[static_cast<size_t>(i)];
+    if (skip_plain && node.plain_only != 0) {
+      i = node.subtree_end;
+      continue;
+    }
     const ParseStates::Id next = states_.Step(path_[node.depth - 1], static_cast<uint8_t>(node.byte));
     if (next == ParseStates::kDeadId) {
       i = node.subtree_end;
@@ -96,12 +105,39 @@ void GrammarSession::Or(const TokenSet& tokens, std::span<uint64_t> mask) {
   for (size_t i = 0; i < tokens.bits.size(); ++i) mask[i] |= tokens.bits[i];
 }
 
+int GrammarSession::PlainRoom(int32_t automaton_state) const {
+  const Grammar& grammar = states_.grammar();
+  int room = 0;
+  for (; room < TokenTrie::kMaxPlainChars; ++room) {
+    // As JsonRules::AddChar makes it, and nothing that could be read otherwise.
+    constexpr std::pair<uint8_t, uint8_t> kAscii[] = {{' ', '!'}, {'#', '['}, {']', 0x7F}};
+    int32_t next = -1;
+    for (const auto& call : grammar.calls(automaton_state)) {
+      if (call.rule == long_char_rule_) next = call.target;
+    }
+    if (next < 0) break;
+    for (const auto& [first, last] : kAscii) {
+      const auto edges = grammar.bytes(automaton_state);
+      if (std::find(edges.begin(), edges.end(), Grammar::ByteEdge{first, last, next}) == edges.end()) return room;
+    }
+    if (next == automaton_state) return TokenTrie::kMaxPlainChars;
+    automaton_state = next;
+  }
+  return room;
+}
+
 const GrammarSession::Local& GrammarSession::LocalOf(int32_t automaton_state) {
   auto [found, is_new] = locals_.try_emplace(automaton_state);
   if (!is_new) return found->second;
   Local& local = found->second;
   std::fill(local_scratch_.begin(), local_scratch_.end(), 0);
-  Walk(states_.Alone(automaton_state), 0, static_cast<int32_t>(trie_->nodes().size()), 0, local_scratch_, &local.ends);
+  const int room = PlainRoom(automaton_state);
+  Walk(states_.Alone(automaton_state), 0, static_cast<int32_t>(trie_->nodes().size()), 0, local_scratch_, &local.ends,
+       room > 0);
+  if (room > 0) {
+    const auto plain = trie_->plain_up_to(room);
+    for (size_t i = 0; i < plain.size(); ++i) local_scratch_[i] |= plain[i];
+  }
   local.tokens = Pack(local_scratch_);
   cached_bytes_ += (local.tokens.list.size() + local.ends.size()) * 4 + local.tokens.bits.size() * 8 + 128;
   return local;
@@ -121,7 +157,7 @@ Status GrammarSession::AddAllowed(const ParseStatePtr& state, std::span<uint64_t
   }
   std::fill(scratch_.begin(), scratch_.end(), 0);
   if (state->items.size() > kMaxLocalItems) {
-    Walk(id, 0, static_cast<int32_t>(trie_->nodes().size()), 0, scratch_, nullptr);
+    Walk(id, 0, static_cast<int32_t>(trie_->nodes().size()), 0, scratch_);
   } else {
     for (const auto& item : state->items) {
       const Local& local = LocalOf(item.state);
@@ -132,7 +168,7 @@ Status GrammarSession::AddAllowed(const ParseStatePtr& state, std::span<uint64_t
       for (const int32_t node : local.ends) {
         AllowTokens(node, scratch_);
         const TokenTrie::Node& place = trie_->nodes()[static_cast<size_t>(node)];
-        if (place.subtree_end > node + 1) Walk(after, node + 1, place.subtree_end, place.depth, scratch_, nullptr);
+        if (place.subtree_end > node + 1) Walk(after, node + 1, place.subtree_end, place.depth, scratch_);
       }
     }
   }
@@ -148,7 +184,7 @@ Status GrammarSession::AddAllowedAfterSpace(const ParseStatePtr& state, std::spa
   const auto nodes = trie_->nodes();
   for (int32_t i = 0; i < static_cast<int32_t>(nodes.size()); i = nodes[static_cast<size_t>(i)].subtree_end) {
     if (nodes[static_cast<size_t>(i)].byte != ' ') continue;
-    Walk(states_.IdOf(state), i + 1, nodes[static_cast<size_t>(i)].subtree_end, 1, mask, nullptr);
+    Walk(states_.IdOf(state), i + 1, nodes[static_cast<size_t>(i)].subtree_end, 1, mask);
   }
   return CheckWork();
 }

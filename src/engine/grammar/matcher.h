@@ -4,8 +4,8 @@
 // GrammarSession, which remembers states and masks.
 //
 // Threads: a session and its matchers belong to one thread. Owns: nothing but shared pointers. Errors: FillMask answers
-// kFailedPrecondition where no token fits (the vocabulary cannot spell what must come, or the nesting limit was met) and
-// kResourceExhausted where the grammar is too ambiguous; the request should end with that message. Nothing throws.
+// kFailedPrecondition where no token fits (the vocabulary cannot spell what must come, or the nesting limit was met)
+// and kResourceExhausted where the grammar is too ambiguous; the request should end with that message. Nothing throws.
 // Invariants: (1) a token is allowed if and only if its bytes, read after the text so far, can still be completed;
 // ParseStates' bounds excepted. (2) end-of-text tokens are allowed if and only if CanEnd. (3) a refused Accept changes
 // nothing. (4) with a tokenizer that strips the first space of a text, so does the matcher.
@@ -46,7 +46,8 @@ class GrammarSession {
   size_t size_bytes() const;
 
  private:
-  // What tokens do inside a rule alone: the tokens that stay in it, and the places of the tree where its end is reached.
+  // What tokens do inside a rule alone: the tokens that stay in it, and the places of the tree where its end is
+  // reached.
   struct Local {
     TokenSet tokens;
     std::vector<int32_t> ends;  // nodes
@@ -54,11 +55,14 @@ class GrammarSession {
   GrammarSession(GrammarPtr grammar, std::shared_ptr<const TokenTrie> trie);
   void ForgetIfLarge();
   const Local& LocalOf(int32_t automaton_state);
+  // How many plain characters of a JSON string may follow in any case, kMaxPlainChars at most; 0 outside strings.
+  int PlainRoom(int32_t automaton_state) const;
   void AllowTokens(int32_t node, std::span<uint64_t> mask) const;
-  // Walks nodes [begin, end), which all lie under a place where `from` holds and that has `depth` bytes. Without `ends`,
-  // tokens at which the text is complete are allowed; with it, those places are noted instead.
+  // Walks nodes [begin, end), which all lie under a place where `from` holds and that has `depth` bytes. Without
+  // `ends`, tokens at which the text is complete are allowed; with it, those places are noted instead, and parts of the
+  // tree that hold plain tokens only are left out if `skip_plain`.
   void Walk(ParseStates::Id from, int32_t begin, int32_t end, uint32_t depth, std::span<uint64_t> mask,
-            std::vector<int32_t>* ends);
+            std::vector<int32_t>* ends = nullptr, bool skip_plain = false);
   TokenSet Pack(std::span<const uint64_t> mask) const;
   static void Or(const TokenSet& tokens, std::span<uint64_t> mask);
   Status CheckWork() const;
@@ -71,6 +75,7 @@ class GrammarSession {
   std::vector<uint64_t> scratch_, local_scratch_;
   uint64_t masks_generation_ = 0;
   size_t cached_bytes_ = 0;
+  int32_t long_char_rule_ = -1;  // JsonRules' rule for a character beyond ASCII
 };
 
 class GrammarMatcher {

@@ -1,15 +1,15 @@
 // Masks against brute force: a token is allowed if and only if a fork of the matcher accepts its bytes.
+#include "engine/grammar/matcher.h"
+
+#include <gtest/gtest.h>
 #include <time.h>
 
+#include <boost/json.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <random>
 #include <string>
 
-#include <boost/json.hpp>
-#include <gtest/gtest.h>
-
-#include "engine/grammar/matcher.h"
 #include "model/model_source.h"
 #include "model/tokenizer/tokenizer.h"
 
@@ -73,7 +73,8 @@ TEST(GrammarMatcherTest, MasksEqualBruteForceOnGrammars) {
       "root ::= x y\nx ::= \"a\" x \"b\" | \"\"\ny ::= \"c\" y | \"c\"",
       "root ::= s\ns ::= \"a\" s s | \"a\" s \"b\" | \"a\" s \"c\" | \"a\" | \"b\" | \"c\"",
       "root ::= [a-c( ]{3,7} (\")\" | \" \")*",
-      "root ::= a | b | c | d | e | f\na ::= [ab]+ \"c\"\nb ::= [bc]+ \"a\"\nc ::= [ca]+ \"b\"\nd ::= \" a\" d | \" \"\n"
+      "root ::= a | b | c | d | e | f\na ::= [ab]+ \"c\"\nb ::= [bc]+ \"a\"\nc ::= [ca]+ \"b\"\nd ::= \" a\" d | \" "
+      "\"\n"
       "e ::= \"(\" e \")\" | \"()\"\nf ::= [abc]{4}",
   };
   std::mt19937 random(3);
@@ -89,10 +90,12 @@ TEST(GrammarMatcherTest, MasksEqualBruteForceOnGrammars) {
 
 TEST(GrammarMatcherTest, MasksEqualBruteForceOnSchemas) {
   const char* schemas[] = {
-      R"({"type": "object", "properties": {"ab": {"type": "string", "maxLength": 3}, "b": {"type": "integer", "maximum": 21},
-          "a": {"enum": ["a", "ab", 1, null]}}, "required": ["ab"], "additionalProperties": {"type": "boolean"}})",
+      R"({"type": "object", "properties": {"ab": {"type": "string", "maxLength": 3},
+          "b": {"type": "integer", "maximum": 21}, "a": {"enum": ["a", "ab", 1, null]}},
+          "required": ["ab"], "additionalProperties": {"type": "boolean"}})",
       R"({"type": "array", "items": {"anyOf": [{"type": "string", "pattern": "^a+b?$"}, {"type": "number"}]}})",
-      R"({"$defs": {"n": {"type": ["object", "null"], "additionalProperties": {"$ref": "#/$defs/n"}}}, "$ref": "#/$defs/n"})",
+      R"({"$defs": {"n": {"type": ["object", "null"], "additionalProperties": {"$ref": "#/$defs/n"}}},
+          "$ref": "#/$defs/n"})",
       R"({})",
   };
   std::mt19937 random(5);
@@ -194,7 +197,8 @@ double ThreadMillis() {
 
 constexpr const char* kInvoice = R"({"type": "object", "properties": {
     "number": {"type": "string", "pattern": "^INV-[0-9]{6}$"}, "date": {"type": "string", "format": "date"},
-    "customer": {"type": "object", "properties": {"name": {"type": "string"}, "city": {"type": "string", "maxLength": 40},
+    "customer": {"type": "object", "properties": {"name": {"type": "string"},
+      "city": {"type": "string", "maxLength": 40},
       "vip": {"type": "boolean"}}, "required": ["name"]},
     "lines": {"type": "array", "minItems": 1, "items": {"type": "object", "properties": {"text": {"type": "string"},
       "amount": {"type": "number", "minimum": 0}, "unit": {"enum": ["piece", "hour", "kg"]}},

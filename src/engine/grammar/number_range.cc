@@ -1,11 +1,11 @@
 #include "engine/grammar/number_range.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <tuple>
 #include <vector>
-
-#include <fmt/format.h>
 
 namespace surety::engine {
 namespace {
@@ -114,9 +114,9 @@ class MagnitudeAutomaton {
       if (phase == Phase::kStart && digit == '0') {
         builder_.Bytes(state, byte, byte, StateOf({Phase::kZero, {}, {}}));
       } else if (phase == Phase::kStart || phase == Phase::kWhole) {
-        builder_.Bytes(state, byte, byte,
-                       StateOf({Phase::kWhole, low_bound_.Digit(low, digit),
-                                high_ ? high_bound_->Digit(high, digit) : high}));
+        builder_.Bytes(
+            state, byte, byte,
+            StateOf({Phase::kWhole, low_bound_.Digit(low, digit), high_ ? high_bound_->Digit(high, digit) : high}));
       } else {
         builder_.Bytes(state, byte, byte,
                        StateOf({Phase::kFraction, low_bound_.FractionDigit(low, digit),
@@ -183,7 +183,8 @@ Decimal Decimal::FromDouble(double value) {
 }
 
 std::string Decimal::ToString() const {
-  return fmt::format("{}{}{}{}", negative ? "-" : "", whole.empty() ? "0" : whole, fraction.empty() ? "" : ".", fraction);
+  return fmt::format("{}{}{}{}", negative ? "-" : "", whole.empty() ? "0" : whole, fraction.empty() ? "" : ".",
+                     fraction);
 }
 
 int Compare(const Decimal& a, const Decimal& b) {

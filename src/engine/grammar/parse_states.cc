@@ -122,14 +122,14 @@ void ParseStates::Add(Work first) {
 
 // Every rule called here gets one frame, however many call it: what is common to ambiguous ways is kept once.
 void ParseStates::AddCalls(const Work& from) {
-  const int32_t depth = 1 + (from.building < 0 ? from.frame->depth : building_[static_cast<size_t>(from.building)].depth);
+  const int32_t depth =
+      1 + (from.building < 0 ? from.frame->depth : building_[static_cast<size_t>(from.building)].depth);
   for (const auto& call : grammar_->calls(from.state)) {
     if (depth > kMaxDepth) {
       Met(Cut::kDepth);
       return;
     }
-    const auto [found, is_new] =
-        building_of_rule_.try_emplace(call.rule, static_cast<int32_t>(building_.size()));
+    const auto [found, is_new] = building_of_rule_.try_emplace(call.rule, static_cast<int32_t>(building_.size()));
     const int32_t index = found->second;
     if (is_new) building_.push_back({call.rule, {}, 0, nullptr});
     Building& frame = building_[static_cast<size_t>(index)];

@@ -1,13 +1,13 @@
 // The states that reading a text through a grammar can be in, made deterministic as they are met: each is a set of
-// (automaton state, stack) pairs, a stack being a shared, never changed list of return addresses. Equal stacks and equal
-// sets are one object, so that a state met again costs a table look-up.
+// (automaton state, stack) pairs, a stack being a shared, never changed list of return addresses. Equal stacks and
+// equal sets are one object, so that a state met again costs a table look-up.
 //
 // Threads: one. Owns: states are shared pointers; a holder's state outlives BeginWalk. Invariants: (1) a state that is
-// not dead can be completed, unless kMaxDepth ends all ways to do so. (2) memory is bounded: sets by kMaxItems, stacks by
-// kMaxDepth, the table by kMaxWork within one walk and by BeginWalk between walks; so is a walk's time. (3) what does not fit in a
-// bound is dead, and cut() says that there was such a thing.
-// Source: Earley 1970, with the item's origin replaced by the list of its return addresses; Leo 1991 for calls in final
-// position, which leave no return address.
+// not dead can be completed, unless kMaxDepth ends all ways to do so. (2) memory is bounded: sets by kMaxItems, stacks
+// by kMaxDepth, the table by kMaxWork within one walk and by BeginWalk between walks; so is a walk's time. (3) what
+// does not fit in a bound is dead, and cut() says that there was such a thing. Source: Earley 1970, with the item's
+// origin replaced by the list of its return addresses; Leo 1991 for calls in final position, which leave no return
+// address.
 #pragma once
 
 #include <cstdint>
@@ -85,7 +85,7 @@ class ParseStates {
   // An item, or a return address. `building`: the frame is the one with this index in building_.
   struct Work {
     int32_t state;
-    ParseFramePtr frame;   // null while it is being built
+    ParseFramePtr frame;  // null while it is being built
     int32_t building = -1;
     bool operator==(const Work&) const = default;
   };

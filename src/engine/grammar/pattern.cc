@@ -26,8 +26,8 @@ class PatternCompiler {
     Build(pattern, begin, end_);
     Set(end_, CharSet::All(), end_);
     if (states_.size() >= kMaxNfaStates) {
-      return Error(InvalidArgumentError("the pattern is too large: more than " + std::to_string(kMaxNfaStates) +
-                                        " states"));
+      return Error(
+          InvalidArgumentError("the pattern is too large: more than " + std::to_string(kMaxNfaStates) + " states"));
     }
     CharDfa dfa = Determine(start);
     if (!budget_.ok()) return Error(budget_.status());

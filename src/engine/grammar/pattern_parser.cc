@@ -12,7 +12,7 @@ constexpr int kMaxRepeat = 10'000;
 const CharSet kDigits = {{'0', '9'}};
 const CharSet kWordChars = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
 // WhiteSpace and LineTerminator of ECMA-262.
-const CharSet kSpaces = {{9, 13},         {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
+const CharSet kSpaces = {{9, 13},          {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
                          {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
 const CharSet kLineEnds = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
 
@@ -95,7 +95,9 @@ class PatternParser {
         return Group();
       case '[':
         return Class();
-      case '*': case '+': case '?':
+      case '*':
+      case '+':
+      case '?':
         return Error(At(place, std::string("nothing to repeat before '") + c + "'"));
       case '{':
         return Error(At(place, "'{' that repeats nothing must be written \\{"));
@@ -110,9 +112,7 @@ class PatternParser {
     }
   }
 
-  static PatternNode Set(CharSet set) {
-    return {.kind = PatternNode::Kind::kSet, .set = std::move(set), .parts = {}};
-  }
+  static PatternNode Set(CharSet set) { return {.kind = PatternNode::Kind::kSet, .set = std::move(set), .parts = {}}; }
 
   Result<char32_t> Literal() {
     char32_t c = 0;
@@ -220,17 +220,28 @@ class PatternParser {
     ++pos_;
     const auto one = [](char32_t code) { return CharSet{{code, code}}; };
     switch (c) {
-      case 'd': return kDigits;
-      case 'D': return kDigits.Complement();
-      case 'w': return kWordChars;
-      case 'W': return kWordChars.Complement();
-      case 's': return kSpaces;
-      case 'S': return kSpaces.Complement();
-      case 't': return one('\t');
-      case 'n': return one('\n');
-      case 'v': return one('\v');
-      case 'f': return one('\f');
-      case 'r': return one('\r');
+      case 'd':
+        return kDigits;
+      case 'D':
+        return kDigits.Complement();
+      case 'w':
+        return kWordChars;
+      case 'W':
+        return kWordChars.Complement();
+      case 's':
+        return kSpaces;
+      case 'S':
+        return kSpaces.Complement();
+      case 't':
+        return one('\t');
+      case 'n':
+        return one('\n');
+      case 'v':
+        return one('\v');
+      case 'f':
+        return one('\f');
+      case 'r':
+        return one('\r');
       case 'b':
         if (in_class) return one('\b');
         return Error(At(place, "word borders cannot be enforced"));
@@ -247,8 +258,10 @@ class PatternParser {
         SURETY_ASSIGN_OR_RETURN(const uint32_t value, Hex(place, 2));
         return one(value);
       }
-      case 'u': return UnicodeEscape(place);
-      default: break;
+      case 'u':
+        return UnicodeEscape(place);
+      default:
+        break;
     }
     if (c >= '1' && c <= '9') return Error(At(place, "back references cannot be enforced"));
     if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
@@ -275,7 +288,9 @@ class PatternParser {
       if (peek() == '-' && pos_ + 1 < text_.size() && peek(1) != ']') {
         ++pos_;
         SURETY_ASSIGN_OR_RETURN(const CharSet to, ClassPart());
-        const auto is_one = [](const CharSet& s) { return s.ranges().size() == 1 && s.ranges()[0].first == s.ranges()[0].second; };
+        const auto is_one = [](const CharSet& s) {
+          return s.ranges().size() == 1 && s.ranges()[0].first == s.ranges()[0].second;
+        };
         if (!is_one(set) || !is_one(to)) return Error(At(begin, "a range between sets; write '-' as \\-"));
         if (to.ranges()[0].first < set.ranges()[0].first) return Error(At(begin, "a range that ends before it begins"));
         set = CharSet{{set.ranges()[0].first, to.ranges()[0].first}};

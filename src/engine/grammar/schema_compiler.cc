@@ -29,10 +29,12 @@ uint8_t TypeBit(const json::value& v) {
 // The types that a keyword speaks of; 0: all.
 uint8_t SubjectOf(std::string_view keyword) {
   static constexpr std::pair<std::string_view, uint8_t> kSubjects[] = {
-      {"properties", 64}, {"required", 64}, {"additionalProperties", 64}, {"minProperties", 64}, {"maxProperties", 64},
-      {"items", 32}, {"prefixItems", 32}, {"minItems", 32}, {"maxItems", 32}, {"uniqueItems", 32}, {"minLength", 16},
-      {"maxLength", 16}, {"pattern", 16}, {"minimum", 12}, {"maximum", 12}, {"exclusiveMinimum", 12},
-      {"exclusiveMaximum", 12}};
+      {"properties", 64},       {"required", 64},        {"additionalProperties", 64},
+      {"minProperties", 64},    {"maxProperties", 64},   {"items", 32},
+      {"prefixItems", 32},      {"minItems", 32},        {"maxItems", 32},
+      {"uniqueItems", 32},      {"minLength", 16},       {"maxLength", 16},
+      {"pattern", 16},          {"minimum", 12},         {"maximum", 12},
+      {"exclusiveMinimum", 12}, {"exclusiveMaximum", 12}};
   for (const auto& [name, bits] : kSubjects) {
     if (name == keyword) return bits;
   }
@@ -61,7 +63,8 @@ int32_t SchemaCompiler::RuleFor(Conjunction conjunction) {
 }
 
 Result<int32_t> SchemaCompiler::Run() {
-  if (!root_->is_object() && !root_->is_bool()) return Error(InvalidArgumentError(where_ + "#: must be an object, true or false"));
+  if (!root_->is_object() && !root_->is_bool())
+    return Error(InvalidArgumentError(where_ + "#: must be an object, true or false"));
   SURETY_RETURN_IF_ERROR(Index());
   const int32_t root = RuleFor({root_});
   while (!queue_.empty()) {
@@ -99,8 +102,10 @@ uint8_t SchemaCompiler::TypesOf(const Flat& flat, bool inferred) const {
     if (const auto* type = schema->if_contains("type")) {
       typed = true;
       uint8_t own = 0;
-      if (type->is_string()) own = TypeBits(type->get_string());
-      else for (const json::value& name : type->get_array()) own |= TypeBits(name.get_string());
+      if (type->is_string())
+        own = TypeBits(type->get_string());
+      else
+        for (const json::value& name : type->get_array()) own |= TypeBits(name.get_string());
       types &= own;
     }
     for (const auto& member : *schema) {
@@ -199,8 +204,10 @@ Status SchemaCompiler::AddConstants(const Flat& flat, int32_t start, int32_t end
       if (!left->contains(CanonicalJson(*value))) continue;
       SURETY_ASSIGN_OR_RETURN(const bool admitted, Admits(flat, value));
       if (!admitted) continue;
-      if (value->is_object() || value->is_array()) AddConstant(*value, start, end);
-      else texts.push_back(JsonText(*value));
+      if (value->is_object() || value->is_array())
+        AddConstant(*value, start, end);
+      else
+        texts.push_back(JsonText(*value));
     }
     if (!values.empty()) break;  // what is left is among any schema's values
   }
@@ -293,9 +300,10 @@ Status SchemaCompiler::CheckExclusive(Node parts) {
       if (i == j) continue;
       SURETY_ASSIGN_OR_RETURN(const bool excludes, Excludes(facts[i], facts[j]));
       if (excludes) continue;
-      return At(owner, "oneOf", "parts " + std::to_string(std::min(i, j)) + " and " + std::to_string(std::max(i, j)) +
-                                    " may hold at once, and that cannot be prevented; use anyOf, or tell them apart by "
-                                    "type, or by a required property with different constants");
+      return At(owner, "oneOf",
+                "parts " + std::to_string(std::min(i, j)) + " and " + std::to_string(std::max(i, j)) +
+                    " may hold at once, and that cannot be prevented; use anyOf, or tell them apart by "
+                    "type, or by a required property with different constants");
     }
   }
   exclusive_.insert(parts);
@@ -318,10 +326,14 @@ Result<GrammarPtr> CompileJsonSchema(const json::value& schema, const GrammarLim
 
 Result<GrammarPtr> CompileConstraint(const api::Constraint& constraint, const GrammarLimits& limits) {
   switch (constraint.kind) {
-    case api::Constraint::Kind::kNone: return GrammarPtr();
-    case api::Constraint::Kind::kJsonObject: return CompileJsonObject(limits);
-    case api::Constraint::Kind::kJsonSchema: return CompileJsonSchema(constraint.schema, limits);
-    case api::Constraint::Kind::kGrammar: return CompileGbnf(constraint.grammar, limits);
+    case api::Constraint::Kind::kNone:
+      return GrammarPtr();
+    case api::Constraint::Kind::kJsonObject:
+      return CompileJsonObject(limits);
+    case api::Constraint::Kind::kJsonSchema:
+      return CompileJsonSchema(constraint.schema, limits);
+    case api::Constraint::Kind::kGrammar:
+      return CompileGbnf(constraint.grammar, limits);
   }
   return Error(InternalError("an unknown kind of constraint"));
 }

@@ -4,6 +4,7 @@
 // stack. Threads: one.
 #pragma once
 
+#include <boost/json.hpp>
 #include <map>
 #include <optional>
 #include <set>
@@ -11,8 +12,6 @@
 #include <string_view>
 #include <unordered_map>
 #include <vector>
-
-#include <boost/json.hpp>
 
 #include "engine/grammar/json_rules.h"
 #include "engine/grammar/number_range.h"
@@ -28,8 +27,16 @@ class SchemaCompiler {
  private:
   using Node = const boost::json::value*;
   using Conjunction = std::vector<Node>;  // in the order of the document
-  enum Type : uint8_t { kNull = 1, kBool = 2, kInteger = 4, kFraction = 8, kString = 16, kArray = 32, kObject = 64,
-                        kAllTypes = 127 };
+  enum Type : uint8_t {
+    kNull = 1,
+    kBool = 2,
+    kInteger = 4,
+    kFraction = 8,
+    kString = 16,
+    kArray = 32,
+    kObject = 64,
+    kAllTypes = 127
+  };
   struct Place {
     int order = 0;
     Node parent = nullptr;
@@ -42,6 +49,11 @@ class SchemaCompiler {
     bool never = false;
     Node choice = nullptr;  // an anyOf or oneOf of which no branch is among the nodes
     bool exclusive = false;
+  };
+  struct Members {
+    std::vector<std::string> names;  // declared or required, in the schemas' order
+    std::set<std::string> known, required;
+    bool open = false;  // further ones are admitted
   };
   struct Facts {
     uint8_t written = kAllTypes;  // types that the grammar writes
@@ -84,6 +96,8 @@ class SchemaCompiler {
   NumberRange RangeOf(const Flat& flat, bool whole) const;
   // The pattern and format automata of the schemas, joined; none if there are none.
   Result<std::optional<CharDfa>> DfaOf(const Flat& flat);
+  Members MembersOf(const Flat& flat) const;
+  int32_t FurtherMember(const Flat& flat, const std::vector<std::string>& names);
   int32_t Member(const std::string& name, int32_t value_rule);
   Conjunction PropertyOf(const Flat& flat, std::string_view name) const;
   Conjunction ItemOf(const Flat& flat, size_t index) const;

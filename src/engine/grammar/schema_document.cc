@@ -1,8 +1,8 @@
 // The document's side of schema_compiler.h: places, keywords, references, conjunctions.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
-
-#include <fmt/format.h>
 
 #include "engine/grammar/schema_compiler.h"
 
@@ -17,26 +17,43 @@ struct Keyword {
   Form form;
 };
 
-constexpr Keyword kEnforced[] = {
-    {"type", Form::kTypes}, {"enum", Form::kList}, {"const", Form::kAny}, {"properties", Form::kSchemaMap},
-    {"required", Form::kTexts}, {"additionalProperties", Form::kSchema}, {"minProperties", Form::kCount},
-    {"maxProperties", Form::kCount}, {"items", Form::kSchema}, {"prefixItems", Form::kSchemas},
-    {"minItems", Form::kCount}, {"maxItems", Form::kCount}, {"uniqueItems", Form::kFlag},
-    {"minLength", Form::kCount}, {"maxLength", Form::kCount}, {"pattern", Form::kText}, {"format", Form::kText},
-    {"minimum", Form::kNumber}, {"maximum", Form::kNumber}, {"exclusiveMinimum", Form::kNumber},
-    {"exclusiveMaximum", Form::kNumber}, {"anyOf", Form::kSchemas}, {"oneOf", Form::kSchemas},
-    {"allOf", Form::kSchemas}, {"$ref", Form::kText}};
+constexpr Keyword kEnforced[] = {{"type", Form::kTypes},
+                                 {"enum", Form::kList},
+                                 {"const", Form::kAny},
+                                 {"properties", Form::kSchemaMap},
+                                 {"required", Form::kTexts},
+                                 {"additionalProperties", Form::kSchema},
+                                 {"minProperties", Form::kCount},
+                                 {"maxProperties", Form::kCount},
+                                 {"items", Form::kSchema},
+                                 {"prefixItems", Form::kSchemas},
+                                 {"minItems", Form::kCount},
+                                 {"maxItems", Form::kCount},
+                                 {"uniqueItems", Form::kFlag},
+                                 {"minLength", Form::kCount},
+                                 {"maxLength", Form::kCount},
+                                 {"pattern", Form::kText},
+                                 {"format", Form::kText},
+                                 {"minimum", Form::kNumber},
+                                 {"maximum", Form::kNumber},
+                                 {"exclusiveMinimum", Form::kNumber},
+                                 {"exclusiveMaximum", Form::kNumber},
+                                 {"anyOf", Form::kSchemas},
+                                 {"oneOf", Form::kSchemas},
+                                 {"allOf", Form::kSchemas},
+                                 {"$ref", Form::kText}};
 
-constexpr std::string_view kAnnotations[] = {"title", "description", "default", "examples", "$schema", "$id", "$comment",
-                                             "$defs", "definitions", "deprecated", "readOnly", "writeOnly",
-                                             "$anchor", "discriminator"};
+constexpr std::string_view kAnnotations[] = {"title",    "description", "default", "examples",     "$schema",
+                                             "$id",      "$comment",    "$defs",   "definitions",  "deprecated",
+                                             "readOnly", "writeOnly",   "$anchor", "discriminator"};
 
 constexpr std::string_view kTypeNames[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
 
 bool IsSchema(const json::value& v) { return v.is_object() || v.is_bool(); }
 
 bool IsTypeName(const json::value& v) {
-  return v.is_string() && std::find(std::begin(kTypeNames), std::end(kTypeNames), v.get_string()) != std::end(kTypeNames);
+  return v.is_string() &&
+         std::find(std::begin(kTypeNames), std::end(kTypeNames), v.get_string()) != std::end(kTypeNames);
 }
 
 // What a keyword's value should have been; empty if it is that.
@@ -45,7 +62,8 @@ std::string_view Misfit(Form form, const json::value& v) {
     return v.is_array() && std::all_of(v.get_array().begin(), v.get_array().end(), fits);
   };
   switch (form) {
-    case Form::kAny: return "";
+    case Form::kAny:
+      return "";
     case Form::kSchema:
       if (v.is_array()) return "must be one schema; the list form of older drafts is prefixItems now";
       return IsSchema(v) ? "" : "must be a schema: an object, true or false";
@@ -63,13 +81,17 @@ std::string_view Misfit(Form form, const json::value& v) {
       const bool fits = v.is_number() && !DecimalOf(v).negative && DecimalOf(v).fraction.empty();
       return fits ? "" : "must be a whole number from 0 on";
     }
-    case Form::kText: return v.is_string() ? "" : "must be a string";
-    case Form::kTexts: return all([](const json::value& t) { return t.is_string(); }) ? "" : "must be a list of strings";
-    case Form::kList: return v.is_array() && !v.get_array().empty() ? "" : "must be a list that is not empty";
+    case Form::kText:
+      return v.is_string() ? "" : "must be a string";
+    case Form::kTexts:
+      return all([](const json::value& t) { return t.is_string(); }) ? "" : "must be a list of strings";
+    case Form::kList:
+      return v.is_array() && !v.get_array().empty() ? "" : "must be a list that is not empty";
     case Form::kTypes:
       if (IsTypeName(v) || (all(IsTypeName) && !v.get_array().empty())) return "";
       return "must be one of null, boolean, integer, number, string, array, object, or a list of them";
-    case Form::kFlag: return v.is_bool() ? "" : "must be true or false";
+    case Form::kFlag:
+      return v.is_bool() ? "" : "must be true or false";
   }
   return "";
 }
@@ -77,9 +99,12 @@ std::string_view Misfit(Form form, const json::value& v) {
 std::string Escaped(std::string_view token) {
   std::string out;
   for (const char c : token) {
-    if (c == '~') out += "~0";
-    else if (c == '/') out += "~1";
-    else out += c;
+    if (c == '~')
+      out += "~0";
+    else if (c == '/')
+      out += "~1";
+    else
+      out += c;
   }
   return out;
 }
@@ -162,7 +187,8 @@ Status SchemaCompiler::Index() {
       object_nodes_[&node->get_object()] = node;
       for (const auto& member : node->get_object()) children.emplace_back(std::string(member.key()), &member.value());
     } else if (node->is_array()) {
-      for (size_t i = 0; i < node->get_array().size(); ++i) children.emplace_back(std::to_string(i), &node->get_array()[i]);
+      for (size_t i = 0; i < node->get_array().size(); ++i)
+        children.emplace_back(std::to_string(i), &node->get_array()[i]);
     } else if (node->is_string()) {
       n_bytes += node->get_string().size();
     }
@@ -193,8 +219,8 @@ Status SchemaCompiler::CheckKeywords(Node node) {
   if (!checked_.insert(node).second) return OkStatus();
   for (const auto& member : node->get_object()) {
     const std::string_view name = member.key();
-    const auto known = std::find_if(std::begin(kEnforced), std::end(kEnforced),
-                                    [name](const Keyword& k) { return k.name == name; });
+    const auto known =
+        std::find_if(std::begin(kEnforced), std::end(kEnforced), [name](const Keyword& k) { return k.name == name; });
     if (known != std::end(kEnforced)) {
       if (const auto wrong = Misfit(known->form, member.value()); !wrong.empty()) {
         return At(node, name, std::string(wrong));

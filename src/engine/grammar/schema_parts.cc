@@ -68,9 +68,10 @@ Status SchemaCompiler::AddNumber(const Flat& flat, bool whole, int32_t start, in
 
 std::string_view FormatPattern(std::string_view format) {
 #define SURETY_YEAR "[0-9]{4}"
-#define SURETY_DATE                                                                                          \
-  "(" SURETY_YEAR "-(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|" SURETY_YEAR                                  \
-  "-(0[469]|11)-(0[1-9]|[12][0-9]|30)|" SURETY_YEAR "-02-(0[1-9]|1[0-9]|2[0-8])|"                            \
+#define SURETY_DATE                                                         \
+  "(" SURETY_YEAR "-(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|" SURETY_YEAR \
+  "-(0[469]|11)-(0[1-9]|[12][0-9]|30)|" SURETY_YEAR                         \
+  "-02-(0[1-9]|1[0-9]|2[0-8])|"                                             \
   "([0-9]{2}(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)-02-29)"
 #define SURETY_TIME "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 #define SURETY_BYTE "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
@@ -104,9 +105,10 @@ Result<std::optional<CharDfa>> SchemaCompiler::DfaOf(const Flat& flat) {
         if (pattern == "int32" || pattern == "int64" || pattern == "float" || pattern == "double") continue;
         pattern = FormatPattern(pattern);
         if (pattern.empty()) {
-          return Error(At(NodeOf(*schema), keyword, "'" + std::string(value->get_string()) +
-                                                        "' cannot be enforced; known are date, time, date-time, uuid, "
-                                                        "email, ipv4"));
+          return Error(At(NodeOf(*schema), keyword,
+                          "'" + std::string(value->get_string()) +
+                              "' cannot be enforced; known are date, time, date-time, uuid, "
+                              "email, ipv4"));
         }
       }
       auto dfa = CompilePattern(pattern, builder_);
@@ -223,34 +225,60 @@ int32_t SchemaCompiler::Member(const std::string& name, int32_t value_rule) {
   return found->second;
 }
 
-Status SchemaCompiler::AddObject(const Flat& flat, int32_t start, int32_t end) {
-  std::vector<std::string> names;
-  std::set<std::string> known, required;
-  bool closed = false, open = false;
+SchemaCompiler::Members SchemaCompiler::MembersOf(const Flat& flat) const {
+  Members members;
+  bool closed = false;
   const auto add_name = [&](std::string_view name) {
-    if (known.insert(std::string(name)).second) names.emplace_back(name);
+    if (members.known.insert(std::string(name)).second) members.names.emplace_back(name);
   };
   for (const json::object* schema : flat.schemas) {
     if (const auto* properties = schema->if_contains("properties")) {
       closed = true;
       for (const auto& member : properties->get_object()) add_name(member.key());
     }
-    open = open || schema->contains("additionalProperties");
+    members.open = members.open || schema->contains("additionalProperties");
   }
   for (const json::object* schema : flat.schemas) {
     const auto* list = schema->if_contains("required");
     if (list == nullptr) continue;
     for (const json::value& name : list->get_array()) {
       add_name(name.get_string());
-      required.insert(std::string(name.get_string()));
+      members.required.insert(std::string(name.get_string()));
     }
   }
-  open = open || !closed;
+  members.open = members.open || !closed;
+  return members;
+}
+
+// A member whose name is none of the declared ones.
+int32_t SchemaCompiler::FurtherMember(const Flat& flat, const std::vector<std::string>& names) {
+  const int32_t member = builder_.NewRule("further member");
+  const int32_t name = builder_.NewState(), colon = builder_.NewState(), space = builder_.NewState();
+  const int32_t value = builder_.NewState(), done = builder_.NewState();
+  if (names.empty()) {
+    builder_.Call(name, rules_.String(), colon);
+  } else {
+    rules_.StringOf(NoneOf(names, builder_), name, colon);
+  }
+  builder_.Bytes(colon, ':', ':', space);
+  builder_.Call(space, rules_.Space(), value);
+  Conjunction further;
+  for (const json::object* schema : flat.schemas) {
+    if (const auto* more = schema->if_contains("additionalProperties")) further.push_back(more);
+  }
+  builder_.Call(value, RuleFor(std::move(further)), done);
+  builder_.SetRule(member, name, done);
+  return member;
+}
+
+Status SchemaCompiler::AddObject(const Flat& flat, int32_t start, int32_t end) {
+  const auto [names, known, required, open] = MembersOf(flat);
   int64_t least = 0, most = -1;
   SURETY_RETURN_IF_ERROR(LengthsOf(flat, "minProperties", "maxProperties", least, most));
   for (const json::object* schema : flat.schemas) {
     if (schema->contains("minProperties") && least > std::max<int64_t>(1, static_cast<int64_t>(required.size()))) {
-      return At(NodeOf(*schema), "minProperties", "more than 1 and more than there are required ones cannot be enforced");
+      return At(NodeOf(*schema), "minProperties",
+                "more than 1 and more than there are required ones cannot be enforced");
     }
     if (schema->contains("maxProperties") && (open || most < static_cast<int64_t>(names.size()))) {
       return At(NodeOf(*schema), "maxProperties", "cannot be enforced unless no object can have more");
@@ -279,22 +307,7 @@ Status SchemaCompiler::AddObject(const Flat& flat, int32_t start, int32_t end) {
     later = next_later;
   }
   if (open) {
-    const int32_t member = builder_.NewRule("further member");
-    const int32_t name = builder_.NewState(), colon = builder_.NewState(), space = builder_.NewState();
-    const int32_t value = builder_.NewState(), done = builder_.NewState();
-    if (names.empty()) {
-      builder_.Call(name, rules_.String(), colon);
-    } else {
-      rules_.StringOf(NoneOf(names, builder_), name, colon);
-    }
-    builder_.Bytes(colon, ':', ':', space);
-    builder_.Call(space, rules_.Space(), value);
-    Conjunction further;
-    for (const json::object* schema : flat.schemas) {
-      if (const auto* more = schema->if_contains("additionalProperties")) further.push_back(more);
-    }
-    builder_.Call(value, RuleFor(std::move(further)), done);
-    builder_.SetRule(member, name, done);
+    const int32_t member = FurtherMember(flat, names);
     const int32_t comma = builder_.NewState(), next = builder_.NewState();
     builder_.Call(first, member, later);
     builder_.Bytes(later, ',', ',', comma);

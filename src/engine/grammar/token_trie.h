@@ -1,5 +1,5 @@
-// All tokens of a vocabulary as a tree over their bytes, in preorder, so that a walk reads memory forwards and a refused
-// branch is one jump. Made once a tokenizer.
+// All tokens of a vocabulary as a tree over their bytes, in preorder, so that a walk reads memory forwards and a
+// refused branch is one jump. Made once a tokenizer.
 //
 // Threads: immutable; any. Invariants: (1) control tokens are in the tree only where their text was named as a marker.
 // (2) tokens without bytes, and those longer than kMaxTokenBytes, are not in the tree: a constraint never allows them.
@@ -19,11 +19,13 @@ namespace surety::engine {
 class TokenTrie {
  public:
   static constexpr int kMaxTokenBytes = 1024;
+  static constexpr int kMaxPlainChars = 32;
   struct Node {
     uint32_t byte : 8;
-    uint32_t depth : 24;     // 1: the first byte of a token
-    int32_t subtree_end;     // the first node behind all that continue this one
-    int32_t token;           // -1: no token ends here
+    uint32_t depth : 23;      // 1: the first byte of a token
+    uint32_t plain_only : 1;  // all tokens from here on are plain
+    int32_t subtree_end;      // the first node behind all that continue this one
+    int32_t token;            // -1: no token ends here
   };
 
   // `markers`: texts of control tokens that stand for themselves in an answer (tool-call markers).
@@ -40,6 +42,9 @@ class TokenTrie {
   std::span<const int32_t> end_ids() const { return end_ids_; }
   bool strips_leading_space() const { return strips_leading_space_; }
   int vocab_size() const { return static_cast<int>(token_bytes_.size()); }
+  // A plain token holds whole characters that a JSON string may hold as they are, at most kMaxPlainChars. Those of at
+  // most n characters, as a mask; n from 1 on.
+  std::span<const uint64_t> plain_up_to(int n) const;
   size_t mask_words() const { return (token_bytes_.size() + 63) / 64; }
 
  private:
@@ -47,6 +52,7 @@ class TokenTrie {
   std::vector<int32_t> end_ids_;
   std::vector<Node> nodes_;
   std::vector<int32_t> next_same_;
+  std::vector<std::vector<uint64_t>> plain_;  // by number of characters, from 1 on
   bool strips_leading_space_;
 };
 
