@@ -1,7 +1,7 @@
 // Whatever answers requests: one engine, a cluster, a remote server. The HTTP server and the gateway see only this.
 //
 // Threads: every function may be called from any thread. An EventSink is called from the backend's own thread, one call
-// at a time for a request; it must not block and must not call back into the backend except Cancel.
+// at a time for a request; it must not block and must not call back into the backend except Cancel and TokenBytes.
 // Invariants: (1) a request that Submit accepted gets exactly one event with finish != kNone for each choice, whatever
 // happens, also at shutdown; after the last of them its sink is never called again. (2) Submit refuses at once, without
 // waiting for a running step. (3) Events of a request come in order.

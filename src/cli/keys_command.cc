@@ -26,7 +26,7 @@ Status Append(const std::string& path, const std::string& line) {
   const int error = errno;
   const bool closed = close(file) == 0;
   if (written == static_cast<ssize_t>(line.size()) && closed) return OkStatus();
-  return IoError(fmt::format("'{}': {}", path, written < 0 ? std::strerror(error) : "not all of the entry was written"));
+  return IoError(fmt::format("'{}': {}", path, written < 0 ? std::strerror(error) : "not all of it was written"));
 }
 
 class KeysAddCommand final : public Command {

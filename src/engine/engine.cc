@@ -167,7 +167,7 @@ Result<PreparedRequest> EngineImpl::Prepare(api::GenerationRequest request) {
   PreparedRequest prepared;
   SURETY_ASSIGN_OR_RETURN(prepared.shape, shapes_.Make(request));
   if (prepared.shape != nullptr && prepared.shape->grammar != nullptr && request.ignore_end_of_text) {
-    return Error(InvalidArgumentError("ignore_end_of_text and a constraint exclude each other: the text could not end"));
+    return Error(InvalidArgumentError("ignore_end_of_text and a constraint exclude each other: no text could end"));
   }
   if (!request.scope.tenant.empty()) {
     SURETY_ASSIGN_OR_RETURN(prepared.scope, ScopeKeyOf(request.scope));

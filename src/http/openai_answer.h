@@ -1,8 +1,8 @@
 // What is made of a backend's events: one body, or a stream of chunks. Both come from the same events by the same
 // functions, so that a stream adds up to the body.
 //
-// Threads: an Answer belongs to its ApiExchange, which calls it one call at a time, on the backend's thread. It asks the
-// backend for nothing but TokenBytes, a look-up.
+// Threads: an Answer belongs to its ApiExchange, which calls it one call at a time, on the backend's thread. It asks
+// the backend for nothing but TokenBytes, a look-up.
 #pragma once
 
 #include <cstdint>
