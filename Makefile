@@ -8,6 +8,7 @@ CMAKE := cmake -G Ninja -Wno-dev --log-level=WARNING
 SURETY := $(BUILD)/bin/surety
 CTEST := ctest --output-on-failure -j $(JOBS)
 FUZZ_SECONDS ?= 20
+TSAN_TESTS := base_test observe_test engine_test http_test
 
 export PROMPT
 .DEFAULT_GOAL := help
@@ -32,6 +33,7 @@ $(BUILD)-all: packages
 
 test: $(BUILD)-all ## all tests: unit, golden, end to end, layers, style, documents
 	@$(SURETY) models pull $(TEST_MODEL) >/dev/null
+	@tools/install_client
 	@cd $(BUILD) && $(CTEST)
 
 check: ## layers, style and documents alone
@@ -43,11 +45,11 @@ sanitize: packages ## unit tests with AddressSanitizer and UndefinedBehaviorSani
 	@ninja -C $(BUILD)-asan -j $(JOBS)
 	@cd $(BUILD)-asan && $(CTEST) -L unit
 
-tsan: packages ## unit tests with ThreadSanitizer
+tsan: packages ## unit tests of the modules with threads, with ThreadSanitizer
 	@[ -f $(BUILD)-tsan/build.ninja ] || $(CMAKE) -S . -B $(BUILD)-tsan -DCMAKE_BUILD_TYPE=Sanitize \
 	  -DCMAKE_CXX_FLAGS_SANITIZE="-O1 -g1" -DSURETY_SANITIZE=thread
-	@ninja -C $(BUILD)-tsan -j $(JOBS)
-	@cd $(BUILD)-tsan && $(CTEST) -L unit
+	@ninja -C $(BUILD)-tsan -j $(JOBS) $(TSAN_TESTS)
+	@cd $(BUILD)-tsan && for t in $(TSAN_TESTS); do bin/$$t --gtest_brief=1 || exit 1; done
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (20) over its corpus; needs clang
 	@tools/install_packages build fuzz

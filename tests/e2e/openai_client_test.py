@@ -18,13 +18,16 @@ import unittest
 import urllib.error
 import urllib.request
 
-from common import BINARY, MODEL, SKIPPED, model_path
+from common import BINARY, MODEL, ROOT, SKIPPED, model_path
 
 try:
     import openai
     from openai import OpenAI
 except ImportError:
     openai = None
+    OWN_PYTHON = os.path.join(ROOT, ".cache", "client", "bin", "python3")  # tools/install_client
+    if os.path.exists(OWN_PYTHON) and not sys.prefix.startswith(os.path.join(ROOT, ".cache")):
+        os.execv(OWN_PYTHON, [OWN_PYTHON, *sys.argv])
 
 START_S = 120
 URL = re.compile(r"https?://[0-9a-zA-Z.\[\]:-]+:\d+")
