@@ -8,6 +8,7 @@ CMAKE := cmake -G Ninja -Wno-dev --log-level=WARNING
 SURETY := $(BUILD)/bin/surety
 CTEST := ctest --output-on-failure -j $(JOBS)
 FUZZ_SECONDS ?= 20
+ASAN_TESTS := base_test tensor_test kernels_test model_test kv_test observe_test engine_test http_test
 TSAN_TESTS := base_test observe_test engine_test http_test
 
 export PROMPT
@@ -39,17 +40,17 @@ test: $(BUILD)-all ## all tests: unit, golden, end to end, layers, style, docume
 check: ## layers, style and documents alone
 	@tools/layer_check.py && tools/style_check.py && tools/doc_check.py
 
-sanitize: packages ## unit tests with AddressSanitizer and UndefinedBehaviorSanitizer
+sanitize: packages ## unit tests of all modules below cli, with AddressSanitizer and UndefinedBehaviorSanitizer
 	@[ -f $(BUILD)-asan/build.ninja ] || $(CMAKE) -S . -B $(BUILD)-asan -DCMAKE_BUILD_TYPE=Sanitize \
 	  -DCMAKE_CXX_FLAGS_SANITIZE="-O1 -g1" -DSURETY_SANITIZE=address,undefined
-	@ninja -C $(BUILD)-asan -j $(JOBS)
-	@cd $(BUILD)-asan && $(CTEST) -L unit
+	@ninja -C $(BUILD)-asan -j $(JOBS) $(ASAN_TESTS)
+	@cd $(BUILD)-asan && printf '%s\n' $(ASAN_TESTS) | xargs -P $(JOBS) -I{} bin/{} --gtest_brief=1
 
 tsan: packages ## unit tests of the modules with threads, with ThreadSanitizer
 	@[ -f $(BUILD)-tsan/build.ninja ] || $(CMAKE) -S . -B $(BUILD)-tsan -DCMAKE_BUILD_TYPE=Sanitize \
 	  -DCMAKE_CXX_FLAGS_SANITIZE="-O1 -g1" -DSURETY_SANITIZE=thread
 	@ninja -C $(BUILD)-tsan -j $(JOBS) $(TSAN_TESTS)
-	@cd $(BUILD)-tsan && for t in $(TSAN_TESTS); do bin/$$t --gtest_brief=1 || exit 1; done
+	@cd $(BUILD)-tsan && printf '%s\n' $(TSAN_TESTS) | xargs -P $(JOBS) -I{} bin/{} --gtest_brief=1
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (20) over its corpus; needs clang
 	@tools/install_packages build fuzz
