@@ -65,11 +65,12 @@ bool Scheduler::Fits(const Sequence& next) const {
 bool Scheduler::MakeRoomFor(const Sequence& next, int64_t now_ns) {
   while (static_cast<int>(running_.size()) >= options_.max_sequences || !Fits(next)) {
     if (running_.empty()) return true;  // alone it always fits: the pool holds a whole context
-    Sequence* least = *std::max_element(running_.begin(), running_.end(), [](const auto* a, const auto* b) {
-      return std::make_tuple(PriorityOf(*a), OrderOf(*a)) < std::make_tuple(PriorityOf(*b), OrderOf(*b));
+    // Both less important and less urgent: were one enough, two could take each other's place for ever.
+    const auto least = std::find_if(running_.rbegin(), running_.rend(), [&](const Sequence* s) {
+      return PriorityOf(*s) > PriorityOf(next) && OrderOf(*s) > OrderOf(next);
     });
-    if (PriorityOf(*least) <= PriorityOf(next)) return false;
-    Preempt(*least, now_ns);
+    if (least == running_.rend()) return false;
+    Preempt(**least, now_ns);
   }
   return true;
 }
