@@ -418,6 +418,29 @@ TEST_F(EngineServingTest, AMoreImportantRequestTakesThePlaceOfALessImportantOne)
   EXPECT_EQ(engine->counters().preemptions, 1);
 }
 
+TEST_F(EngineServingTest, ImportanceAndAgeCannotTakeEachOthersPlaceForEver) {
+  ManualClock clock;
+  EngineOptions options;
+  options.context_tokens = 128;
+  options.max_sequences = 2;
+  const auto engine = MakeEngine(options, clock);  // pages for one whole context
+  for (uint64_t i = 0; i < 64; ++i) ASSERT_TRUE(engine->Submit(Request(Tokens(i, 5), i, 2)).has_value());
+  RunAll(*engine);  // so that short answers are expected and both are let in
+  api::GenerationRequest old = Request(Tokens(1, 40), 2, 80);
+  old.priority = 1;
+  const auto a = *engine->Submit(old);
+  std::map<Key, Outcome> outcomes;
+  std::vector<api::Event> events;
+  ASSERT_TRUE(engine->Step(events).ok());
+  clock.SleepNanos(3 * WaitQueue::kPriorityStepNs);
+  const auto b = *engine->Submit(Request(Tokens(2, 40), 2, 80));
+  for (int step = 0; !engine->idle() && step < 1000; ++step) ASSERT_TRUE(engine->Step(events).ok());
+  EXPECT_TRUE(engine->idle());
+  Collect(events, outcomes);
+  EXPECT_EQ(outcomes[Key(a, 0)].tokens.size(), 80u);
+  EXPECT_EQ(outcomes[Key(b, 0)].tokens.size(), 80u);
+}
+
 TEST_F(EngineServingTest, ForgettingAScopeLeavesNothingOfItInMemory) {
   EngineOptions options;
   options.context_tokens = 256;

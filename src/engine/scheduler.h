@@ -2,8 +2,8 @@
 //
 // Choices wait in a fair queue (wait_queue.h). One is admitted when a place in the batch and pages for its tokens and
 // for the growth predicted of all running ones are there; a more important one (lower priority number) may take the
-// place of a less important one. A plan has one row for each running choice past its prompt, then prompt chunks in
-// order of urgency, as long as the step is predicted to end in time for the streams that run.
+// place of a less important and less urgent one. A plan has one row for each running choice past its prompt, then
+// prompt chunks in order of urgency, as long as the step is predicted to end in time for the streams that run.
 //
 // When pages run out, kept prefixes go first, then the least urgent running choice is preempted: it keeps its place in
 // the queue and its progress, and continues with the same tokens.
