@@ -27,7 +27,8 @@ add_library(surety_options INTERFACE)
 target_compile_options(surety_options INTERFACE -Wall -Wextra -ffp-contract=off -fno-math-errno)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # False alarms of this version: std::string's own copies, and the undefined registers of its AVX-512 headers.
-  target_compile_options(surety_options INTERFACE -Wno-restrict -Wno-uninitialized -Wno-maybe-uninitialized)
+  target_compile_options(surety_options INTERFACE -Wno-restrict -Wno-array-bounds -Wno-uninitialized
+                         -Wno-maybe-uninitialized)
 endif()
 if(SURETY_WERROR)
   target_compile_options(surety_options INTERFACE -Werror)

@@ -94,7 +94,7 @@ class Backend {
   // No new requests from now on; running ones end by themselves, or are cancelled after `limit_ms`. Blocks.
   virtual void Drain(int64_t limit_ms) = 0;
 
-  // State of queues, pages, cache and the last steps, for operators.
+  // State of queues, pages and cache, for operators: docs/http_api.md, Administration.
   virtual boost::json::object DebugState() const = 0;
 };
 

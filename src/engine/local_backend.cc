@@ -174,6 +174,7 @@ bool LocalBackend::TakeMail() {
   std::vector<Arrival> arrivals;
   std::vector<api::RequestId> cancels;
   std::vector<std::function<void()>> calls;
+  bool stopping = false;
   {
     std::unique_lock lock(mutex_);
     const auto has_mail = [this] { return stop_ || !arrivals_.empty() || !cancels_.empty() || !calls_.empty(); };
@@ -190,8 +191,10 @@ bool LocalBackend::TakeMail() {
     arrivals.swap(arrivals_);
     cancels.swap(cancels_);
     calls.swap(calls_);
+    stopping = stop_;
     if (stop_ && arrivals.empty() && calls.empty() && engine_->idle()) {
       stopped_ = true;
+      quiet_.notify_all();
       return false;
     }
   }
@@ -205,6 +208,9 @@ bool LocalBackend::TakeMail() {
     engine_->Submit(std::move(arrival.prepared), arrival.arrival_ns);
   }
   for (const api::RequestId id : cancels) engine_->Cancel(id);
+  if (stopping) {  // one that was let in just before the drain ends like the others
+    for (const auto& [id, open] : open_) engine_->Cancel(id);
+  }
   for (const auto& call : calls) call();
   return true;
 }
@@ -313,6 +319,12 @@ boost::json::object LocalBackend::DebugState() const {
     state["sequences_running"] = engine_->scheduler().running().size();
     state["pages"] = pages.n_pages();
     state["pages_free"] = pages.n_free();
+    const kv::PrefixCacheStats& cache = self->engine_->cache().stats();
+    state["cache_pages"] = self->engine_->cache().n_pages();
+    state["cache_query_tokens"] = cache.query_tokens;
+    state["cache_hit_tokens"] = cache.hit_tokens;
+    state["cache_evicted_pages"] = cache.evicted_pages;
+    state["cache_restored_pages"] = cache.restored_pages;
     state["steps"] = c.n_steps;
     state["prompt_tokens_cached"] = c.prompt_tokens_cached;
     state["prompt_tokens_computed"] = c.prompt_tokens_computed;

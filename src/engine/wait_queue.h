@@ -14,10 +14,8 @@
 #pragma once
 
 #include <map>
-#include <set>
 #include <string>
-#include <string_view>
-#include <unordered_map>
+#include <tuple>
 
 #include "engine/sequence.h"
 
@@ -39,16 +37,9 @@ class WaitQueue {
   void Pop(Sequence* sequence);     // gets its place
   void Remove(Sequence* sequence);  // whether or not it waits
   bool empty() const { return n_waiting_ == 0; }
-  int size() const { return n_waiting_; }
   // Work given to a tenant, in rows; negative to give back what was charged too much.
   void Charge(const std::string& tenant, double rows);
   double VirtualTime(const std::string& tenant) const;
-  template <typename Fn>
-  void ForEach(Fn&& fn) const {
-    for (const auto& [name, tenant] : tenants_) {
-      for (const auto& [key, sequence] : tenant.waiting) fn(*sequence);
-    }
-  }
 
  private:
   using Key = std::tuple<int64_t, uint64_t, int>;  // urgency, request, choice

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "base/nearest_name.h"
 #include "http/json_body.h"
 #include "http/openai_error.h"
 

@@ -1,7 +1,7 @@
 // What an operator does to a running server: look at its state, forget a scope's KV, load and unload models. For a
 // listener of their own; every route needs the admin role.
 //
-//   GET  /admin/state            each model's queues, pages, cache and last steps
+//   GET  /admin/state            each model's queues, pages and cache
 //   POST /admin/forget           {"model"?, "tenant", "permissions"?, ..., "salt"?} -> a receipt for each model
 //   POST /admin/models/load      {"model": name or path, "name"?}
 //   POST /admin/models/unload    {"model": name}

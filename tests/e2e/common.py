@@ -1,7 +1,9 @@
 """What the end-to-end tests share: the real binary, run as a user would, on the small catalogue model."""
 
 import json
+import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -49,6 +51,12 @@ def model_path():
     return found.out.strip() if found.code == 0 else None
 
 
+def documented_fields(page="cli.md"):
+    """What stands in a document as `a_name`."""
+    with open(os.path.join(ROOT, "docs", page), encoding="utf-8") as f:
+        return set(re.findall(r"`([a-z0-9_]+)`", f.read()))
+
+
 class EndToEnd(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="surety-e2e-")
@@ -61,6 +69,18 @@ class EndToEnd(unittest.TestCase):
         with open(self.path(name), "wb") as f:
             f.write(contents if isinstance(contents, bytes) else contents.encode())
         return self.path(name)
+
+    def documented(self, value, page="cli.md"):
+        """Every key is in the document, every number is finite."""
+        if isinstance(value, dict):
+            for key, item in value.items():
+                self.assertIn(key, documented_fields(page), f"{key} is not in docs/{page}")
+                self.documented(item, page)
+        elif isinstance(value, list):
+            for item in value:
+                self.documented(item, page)
+        elif isinstance(value, float):
+            self.assertTrue(math.isfinite(value))
 
     def ok(self, *args, **kwargs):
         outcome = surety(*args, **kwargs)

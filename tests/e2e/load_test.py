@@ -5,7 +5,6 @@ import collections
 import json
 import math
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -23,11 +22,6 @@ from scripted_server import ScriptedServer
 LATE_MS = 25
 
 
-def documented_fields():
-    with open(os.path.join(common.ROOT, "docs", "cli.md"), encoding="utf-8") as f:
-        return set(re.findall(r"`([a-z0-9_]+)`", f.read()))
-
-
 def nearest_rank(values, percent):
     return sorted(values)[max(1, math.ceil(percent * len(values) / 100)) - 1]
 
@@ -37,17 +31,6 @@ class LoadTest(EndToEnd):
         server = ScriptedServer(**script)
         self.addCleanup(server.stop)
         return server
-
-    def documented(self, value):
-        if isinstance(value, dict):
-            for key, item in value.items():
-                self.assertIn(key, documented_fields(), f"{key} is not in docs/cli.md")
-                self.documented(item)
-        elif isinstance(value, list):
-            for item in value:
-                self.documented(item)
-        elif isinstance(value, float):
-            self.assertTrue(math.isfinite(value))
 
     def load(self, server, *args, code=0):
         """The report and the records of a run. What a busy machine sent late is no fault of the program, and said."""

@@ -2,32 +2,13 @@
 """Every --json report: parses, has the fields that docs/cli.md documents, and no others."""
 
 import math
-import os
-import re
 import struct
 
 import common
 from common import MODEL, EndToEnd, surety
 
 
-def documented_fields():
-    with open(os.path.join(common.ROOT, "docs", "cli.md"), encoding="utf-8") as f:
-        return set(re.findall(r"`([a-z0-9_]+)`", f.read()))
-
-
 class ReportTest(EndToEnd):
-    def documented(self, value):
-        """Every key is in docs/cli.md, every number is finite."""
-        if isinstance(value, dict):
-            for key, item in value.items():
-                self.assertIn(key, documented_fields(), f"{key} is not in docs/cli.md")
-                self.documented(item)
-        elif isinstance(value, list):
-            for item in value:
-                self.documented(item)
-        elif isinstance(value, float):
-            self.assertTrue(math.isfinite(value))
-
     def report(self, *args, **kwargs):
         report = self.ok(*args, "--json", **kwargs).json()
         self.documented(report)

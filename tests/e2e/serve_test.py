@@ -114,6 +114,19 @@ class ServeTest(EndToEnd):
         self.assertIn("x-request-id", {k.lower() for k in headers})
         self.assertEqual(server.stop(), 0)
 
+    def test_what_it_says_is_documented(self):
+        keys = self.path("keys.jsonl")
+        made = self.ok("keys", "add", "--file", keys, "--name", "root", "--role", "admin", "--json").json()
+        self.documented(made)
+        server = Server(self, "--api-keys", keys, "--admin-port", "0")
+        self.documented(server.ready)
+        for method, path, body in (("GET", "/admin/state", None), ("POST", "/admin/forget", {"tenant": "x"}),
+                                   ("POST", "/admin/models/load", {"model": MODEL, "name": "second"}),
+                                   ("POST", "/admin/models/unload", {"model": "second"})):
+            status, answer, _ = server.call(method, path, body, made["key"], server.admin)
+            self.assertEqual(status, 200, answer)
+            self.documented(answer, "http_api.md")
+
     def test_the_same_answer_as_the_command_line(self):
         server = Server(self)
         cold = server.complete(max_tokens=24)
@@ -256,6 +269,9 @@ class ServeTest(EndToEnd):
         self.fails(2, "serve", "-m", MODEL, "--parallel", "0", says="--parallel")
         self.fails(2, "serve", "-m", MODEL, "--tls-cert", "x.pem", says="--tls-key")
         self.fails(1, "serve", "-m", "no-such-model", says="no-such-model")
+        server = Server(self)
+        self.fails(1, "serve", "-m", MODEL, "--port", server.port, says="in use")
+        self.fails(1, "keys", "add", "--file", "/dev/full", "--name", "x", says="/dev/full")
         self.fails(1, "serve", "-m", MODEL, "--host", "0.0.0.0", "--port", "0", says="key")
         self.fails(1, "serve", "-m", MODEL, "--port", "0", "--disk-cache", "/no/such/folder", "--disk-cache-size", "10",
                    "--host-cache", "10", says="/no/such/folder")
