@@ -18,7 +18,7 @@ import unittest
 import urllib.error
 import urllib.request
 
-from common import BINARY, MODEL, ROOT, SKIPPED, model_path
+from common import BINARY, MODEL, ROOT, SKIPPED, model_path, surety
 
 try:
     import openai
@@ -30,6 +30,7 @@ except ImportError:
         os.execv(OWN_PYTHON, [OWN_PYTHON, *sys.argv])
 
 START_S = 120
+ENCODER = "all-MiniLM-L6-v2"
 URL = re.compile(r"https?://[0-9a-zA-Z.\[\]:-]+:\d+")
 QUESTION = [{"role": "user", "content": "Name three colours."}]
 
@@ -41,8 +42,11 @@ class Server:
         self.process = None
         self.base_url = os.environ.get("SURETY_BASE_URL")
         if self.base_url is None:
-            self.process = subprocess.Popen([BINARY, "serve", "-m", MODEL, "--port", "0"], stdin=subprocess.DEVNULL,
-                                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            command = [BINARY, "serve", "-m", MODEL, "--port", "0"]
+            if surety("models", "path", ENCODER).code == 0:
+                command += ["--embedding-model", ENCODER]
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                            stderr=subprocess.STDOUT, text=True)
             self.base_url = self.wait_for_address() + "/v1"
         self.root = self.base_url.removesuffix("/v1")
 
