@@ -44,13 +44,13 @@ sanitize: packages ## unit tests of all modules below cli, with AddressSanitizer
 	@[ -f $(BUILD)-asan/build.ninja ] || $(CMAKE) -S . -B $(BUILD)-asan -DCMAKE_BUILD_TYPE=Sanitize \
 	  -DCMAKE_CXX_FLAGS_SANITIZE="-O1 -g1" -DSURETY_SANITIZE=address,undefined
 	@ninja -C $(BUILD)-asan -j $(JOBS) $(ASAN_TESTS)
-	@cd $(BUILD)-asan && printf '%s\n' $(ASAN_TESTS) | xargs -P $(JOBS) -I{} bin/{} --gtest_brief=1
+	@cd $(BUILD)-asan && printf '%s\n' $(ASAN_TESTS) | xargs -P $(JOBS) -I{} env bin/{} --gtest_brief=1
 
 tsan: packages ## unit tests of the modules with threads, with ThreadSanitizer
 	@[ -f $(BUILD)-tsan/build.ninja ] || $(CMAKE) -S . -B $(BUILD)-tsan -DCMAKE_BUILD_TYPE=Sanitize \
 	  -DCMAKE_CXX_FLAGS_SANITIZE="-O1 -g1" -DSURETY_SANITIZE=thread
 	@ninja -C $(BUILD)-tsan -j $(JOBS) $(TSAN_TESTS)
-	@cd $(BUILD)-tsan && printf '%s\n' $(TSAN_TESTS) | xargs -P $(JOBS) -I{} bin/{} --gtest_brief=1
+	@cd $(BUILD)-tsan && printf '%s\n' $(TSAN_TESTS) | xargs -P $(JOBS) -I{} env bin/{} --gtest_brief=1
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (20) over its corpus; needs clang
 	@tools/install_packages build fuzz

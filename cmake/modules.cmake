@@ -74,6 +74,15 @@ function(surety_precompile target module)
   endif()
 endfunction()
 
+# Most of what compiling a file costs are the templates that it shares with its neighbours, so several are compiled as
+# one: a third of the time for a whole build. Names local to a file must therefore be unique in their module. Kernels
+# are compiled several times each, once for each instruction set, and stay apart.
+function(surety_unity target module)
+  if(SURETY_UNITY AND NOT module STREQUAL "kernels")
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+endfunction()
+
 function(surety_module level name may_include)
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
   set(sources ${all})
@@ -96,6 +105,7 @@ function(surety_module level name may_include)
     target_compile_options(surety_${name} PRIVATE $<$<CONFIG:Release>:-O2>)
   endif()
   surety_precompile(surety_${name} ${name})
+  surety_unity(surety_${name} ${name})
 
   # Plain reference implementations, for tests only.
   set(references ${all})
@@ -104,6 +114,7 @@ function(surety_module level name may_include)
   if(references AND (SURETY_TESTS OR SURETY_BENCHMARKS OR SURETY_FUZZERS))
     add_library(surety_${name}_reference STATIC ${references})
     target_link_libraries(surety_${name}_reference PUBLIC surety_${name})
+    surety_unity(surety_${name}_reference ${name})
   endif()
 
   set(mains ${all})
@@ -128,6 +139,7 @@ function(surety_module level name may_include)
     endforeach()
     target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1>)
     surety_precompile(${name}_test ${name} <gtest/gtest.h>)
+    surety_unity(${name}_test tests)
     include(GoogleTest)
     gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST PROPERTIES LABELS unit TIMEOUT 300)
   endif()

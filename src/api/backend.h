@@ -96,6 +96,8 @@ class Backend {
 
   // State of queues, pages and cache, for operators: docs/http_api.md, Administration.
   virtual boost::json::object DebugState() const = 0;
+  // The last `n` steps at most, oldest first: docs/http_api.md, Administration. None where there are no steps.
+  virtual boost::json::array RecentSteps(int n) const = 0;
 };
 
 }  // namespace surety::api

@@ -2,6 +2,7 @@
 // Units: nanoseconds. Threads: any.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 namespace surety {
@@ -19,6 +20,7 @@ class Clock {
   static Clock& Real();
 };
 
+inline int64_t SecondsToNanos(double seconds) { return static_cast<int64_t>(std::llround(seconds * 1e9)); }
 inline double NanosToSeconds(int64_t nanos) { return static_cast<double>(nanos) * 1e-9; }
 
 }  // namespace surety

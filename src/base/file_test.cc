@@ -19,10 +19,10 @@
 namespace surety {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-class FileTest : public testing::Test {
+class FileTest : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = (std::filesystem::temp_directory_path() / "surety-file-XXXXXX").string();

@@ -29,5 +29,6 @@ class Sha256 {
 
 Sha256Digest Sha256Of(std::span<const std::byte> bytes);
 std::string HexOf(std::span<const uint8_t> bytes);  // lower case
+int HexDigitValue(char c);                           // of both cases; -1: no hexadecimal digit
 
 }  // namespace surety

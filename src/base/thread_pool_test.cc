@@ -10,7 +10,7 @@ namespace surety {
 namespace {
 
 // 1, fewer and more workers than any machine of the tests has processors; with and without spinning.
-class ThreadPoolTest : public testing::TestWithParam<std::tuple<int, int64_t>> {
+class ThreadPoolTest : public ::testing::TestWithParam<std::tuple<int, int64_t>> {
  protected:
   ThreadPoolOptions Options() const { return {std::get<0>(GetParam()), false, std::get<1>(GetParam())}; }
 };
@@ -68,7 +68,7 @@ TEST_P(ThreadPoolTest, StopsWhetherItEverRanOrNot) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ThreadPoolTest,
-                         testing::Combine(testing::Values(1, 2, 3, 9), testing::Values(0, 100'000)));
+                         ::testing::Combine(::testing::Values(1, 2, 3, 9), ::testing::Values(0, 100'000)));
 
 TEST(ShareTest, SharesCoverTheRangeWithoutOverlap) {
   for (int64_t n : {0, 1, 7, 64, 1000}) {

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class FileWriterTest : public testing::Test {
+class FileWriterTest : public ::testing::Test {
  protected:
   FileWriterTest() {
     char name[] = "/tmp/surety-writer-XXXXXX";

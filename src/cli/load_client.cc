@@ -23,6 +23,7 @@
 #include <boost/asio/write.hpp>
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "cli/interrupt.h"
 #include "cli/load_http_reply.h"
 #include "cli/load_url.h"
@@ -118,7 +119,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   }
 
   void Start() {
-    deadline_.expires_after(std::chrono::nanoseconds(static_cast<int64_t>(shared_.target.timeout_s * 1e9)));
+    deadline_.expires_after(std::chrono::nanoseconds(SecondsToNanos(shared_.target.timeout_s)));
     deadline_.async_wait([self = shared_from_this()](ErrorCode error) {
       if (!error) self->Finish(ExchangeEnd::kTimeout, fmt::format("no end after {} s", self->shared_.target.timeout_s));
     });
@@ -256,7 +257,7 @@ class AsioLoop final : public LoadLoop {
 
   int Warm(int connections) override {
     int waiting = connections;
-    const int64_t deadline = Now() + static_cast<int64_t>(shared_.target.timeout_s * 1e9);
+    const int64_t deadline = Now() + SecondsToNanos(shared_.target.timeout_s);
     std::vector<ConnectionPtr> opening;
     for (int i = 0; i < connections; ++i) {
       opening.push_back(std::make_shared<Connection>(shared_.io));

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "cli/json_out.h"
 #include "cli/load_svg.h"
 
@@ -27,8 +28,6 @@ constexpr const char* kStyle =
     "table{border-collapse:collapse}td,th{padding:.25em .8em;text-align:right;border-bottom:1px solid #dde1e4}"
     "td:first-child,th:first-child{text-align:left}pre{background:#f3f5f7;padding:1em;overflow-x:auto}";
 
-double Seconds(int64_t nanos) { return static_cast<double>(nanos) * 1e-9; }
-
 // Share of values not above x, as a step line.
 PlotSeries Cdf(const char* name, std::vector<double> values) {
   PlotSeries series{name, PlotStyle::kLine, {}};
@@ -42,12 +41,12 @@ class Page {
  public:
   explicit Page(const LoadReport& report) : report_(report), s_(report.summary) {
     for (const LoadRecord& record : report.result.records) {
-      last_s_ = std::max({last_s_, Seconds(record.intended_ns), Seconds(record.end_ns)});
+      last_s_ = std::max({last_s_, NanosToSeconds(record.intended_ns), NanosToSeconds(record.end_ns)});
       if (!s_.window.Holds(record.intended_ns)) continue;
       const RequestLatency latency = LatencyOf(record);
       if (latency.ttft_ms) {
         ttft_.push_back(*latency.ttft_ms);
-        ttft_at_.emplace_back(Seconds(record.intended_ns), *latency.ttft_ms);
+        ttft_at_.emplace_back(NanosToSeconds(record.intended_ns), *latency.ttft_ms);
       }
       if (latency.service_ttft_ms) service_ttft_.push_back(*latency.service_ttft_ms);
       if (latency.tpot_ms) tpot_.push_back(*latency.tpot_ms);
@@ -86,7 +85,7 @@ class Page {
         "<p>{}, started {}, {} loop, {} arrivals measured in {:.1f} s after {:.1f} s of warm-up with {} more.</p>\n",
         XmlText(report_.options.url), UtcTime(report_.result.started_unix_ns),
         report_.options.closed_loop() ? "closed" : "open", s_.arrivals, s_.window.seconds(),
-        Seconds(s_.window.start_ns), s_.warmup_arrivals);
+        NanosToSeconds(s_.window.start_ns), s_.warmup_arrivals);
     for (const std::string& reason : s_.invalid) {
       out_ += fmt::format("<p class=\"bad\"><b>This run is invalid:</b> {}.</p>\n", XmlText(reason));
     }
@@ -165,7 +164,7 @@ class Page {
     std::vector<double> tokens(kBins + 1, 0.0);
     for (const LoadRecord& record : report_.result.records) {
       for (const TokenEvent& event : record.events) {
-        const double bin = std::clamp(Seconds(event.time_ns) / bin_s, 0.0, double{kBins});
+        const double bin = std::clamp(NanosToSeconds(event.time_ns) / bin_s, 0.0, double{kBins});
         tokens[static_cast<size_t>(bin)] += event.tokens;
       }
     }
@@ -179,9 +178,9 @@ class Page {
   Plot Cumulative() const {
     std::vector<double> arrivals, complete, failed;
     for (const LoadRecord& record : report_.result.records) {
-      arrivals.push_back(Seconds(record.intended_ns));
+      arrivals.push_back(NanosToSeconds(record.intended_ns));
       auto& ends = record.outcome == LoadOutcome::kOk ? complete : failed;
-      if (record.end_ns >= 0) ends.push_back(Seconds(record.end_ns));
+      if (record.end_ns >= 0) ends.push_back(NanosToSeconds(record.end_ns));
     }
     const auto counted = [](const char* name, std::vector<double> times) {
       std::sort(times.begin(), times.end());

@@ -10,13 +10,12 @@ namespace surety::cli {
 namespace {
 
 namespace beast = boost::beast;
-namespace http = beast::http;
 using ErrorCode = beast::error_code;
 
 constexpr uint32_t kMaxHeaderBytes = 64 << 10;
 constexpr size_t kMaxFramingBytes = 128 << 10;  // held back unparsed: a header or a chunk's line
 
-class Parser final : public HttpReplyParser, public http::basic_parser<false> {
+class Parser final : public HttpReplyParser, public beast::http::basic_parser<false> {
  public:
   explicit Parser(Events events) : events_(std::move(events)) {
     eager(true);
@@ -30,7 +29,7 @@ class Parser final : public HttpReplyParser, public http::basic_parser<false> {
       ErrorCode error;
       const size_t used = put(boost::asio::const_buffer(held_.data(), held_.size()), error);
       held_.erase(0, used);
-      if (error == http::error::need_more) return CheckHeld();
+      if (error == beast::http::error::need_more) return CheckHeld();
       if (error) return Fail(error.message());
       if (used == 0) break;
     }
@@ -45,7 +44,7 @@ class Parser final : public HttpReplyParser, public http::basic_parser<false> {
   }
 
   bool complete() const override { return is_done(); }
-  bool keep_alive() const override { return http::basic_parser<false>::keep_alive(); }
+  bool keep_alive() const override { return beast::http::basic_parser<false>::keep_alive(); }
   const std::string& error() const override { return error_; }
 
  private:
@@ -55,11 +54,11 @@ class Parser final : public HttpReplyParser, public http::basic_parser<false> {
   }
   bool CheckHeld() { return held_.size() <= kMaxFramingBytes || Fail("a header or chunk line without end"); }
 
-  void on_request_impl(http::verb, beast::string_view, beast::string_view, int, ErrorCode&) override {}
+  void on_request_impl(beast::http::verb, beast::string_view, beast::string_view, int, ErrorCode&) override {}
   void on_response_impl(int code, beast::string_view, int, ErrorCode&) override { status_ = code; }
-  void on_field_impl(http::field name, beast::string_view, beast::string_view value, ErrorCode&) override {
-    if (name == http::field::content_type) event_stream_ = value.starts_with("text/event-stream");
-    if (name == http::field::retry_after) {
+  void on_field_impl(beast::http::field name, beast::string_view, beast::string_view value, ErrorCode&) override {
+    if (name == beast::http::field::content_type) event_stream_ = value.starts_with("text/event-stream");
+    if (name == beast::http::field::retry_after) {
       const std::string text(value);
       char* end = nullptr;
       const double seconds = std::strtod(text.c_str(), &end);

@@ -11,7 +11,7 @@
 namespace surety::cli {
 namespace {
 
-constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kMilli = 1'000'000;
 
 // Feeds events, one a millisecond from 1 on, as a chat stream.
 struct Stream {
@@ -21,7 +21,7 @@ struct Stream {
 
   Stream() { reader.OnHeader(200, true); }
   Stream& Event(const std::string& json) {
-    now += kMs;
+    now += kMilli;
     reader.OnBody("data: " + json + "\n\n", now);
     return *this;
   }
@@ -35,7 +35,7 @@ struct Stream {
             ",\"prompt_tokens_details\":{\"cached_tokens\":4}}}");
     }
     Event("[DONE]");
-    reader.OnComplete(now + kMs);
+    reader.OnComplete(now + kMilli);
     return *this;
   }
   std::vector<int> Tokens() const {
@@ -53,9 +53,9 @@ TEST(ReplyReaderTest, AnAnswerIsReadWithItsTimesAndTokens) {
   EXPECT_EQ(record.outcome, LoadOutcome::kOk) << record.error;
   EXPECT_EQ(stream.reader.text(), "Hello");
   EXPECT_EQ(stream.Tokens(), (std::vector<int>{1, 1}));
-  EXPECT_EQ(record.events[0].time_ns, 2 * kMs);
-  EXPECT_EQ(record.events[1].time_ns, 3 * kMs);
-  EXPECT_EQ(record.end_ns, 6 * kMs);  // [DONE], not the end of the body
+  EXPECT_EQ(record.events[0].time_ns, 2 * kMilli);
+  EXPECT_EQ(record.events[1].time_ns, 3 * kMilli);
+  EXPECT_EQ(record.end_ns, 6 * kMilli);  // [DONE], not the end of the body
   EXPECT_EQ(record.counted, TokenCount::kUsage);
   EXPECT_EQ(record.prompt_tokens, 9);
   EXPECT_EQ(record.cached_tokens, 4);
@@ -67,7 +67,7 @@ TEST(ReplyReaderTest, TheEndTokenThatUsageCountsBelongsToTheFinish) {
   Stream stream;
   stream.Text("a").Text("b").End("stop", 3);
   EXPECT_EQ(stream.Tokens(), (std::vector<int>{1, 1, 1}));
-  EXPECT_EQ(stream.record.events[2].time_ns, 3 * kMs);
+  EXPECT_EQ(stream.record.events[2].time_ns, 3 * kMilli);
 }
 
 TEST(ReplyReaderTest, SeveralTokensInAChunkAreSharedOutByBytesAndAddUp) {
@@ -112,31 +112,31 @@ TEST(ReplyReaderTest, ThoughtsToolCallsAndPlainCompletionsAreTokens) {
 TEST(ReplyReaderTest, AStreamWithoutItsEndIsCut) {
   Stream stream;
   stream.Text("a");
-  stream.reader.OnComplete(9 * kMs);
+  stream.reader.OnComplete(9 * kMilli);
   EXPECT_EQ(stream.record.outcome, LoadOutcome::kCut);
   EXPECT_EQ(stream.record.events.size(), 1u);
-  EXPECT_EQ(stream.record.end_ns, 9 * kMs);
+  EXPECT_EQ(stream.record.end_ns, 9 * kMilli);
 }
 
 TEST(ReplyReaderTest, AConnectionThatBreaksAfterDoneDoesNotHarmTheAnswer) {
   Stream stream;
   stream.Text("a").Event("{\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}").Event("[DONE]");
-  stream.reader.OnFailure(LoadOutcome::kCut, "reset", 9 * kMs);
+  stream.reader.OnFailure(LoadOutcome::kCut, "reset", 9 * kMilli);
   EXPECT_EQ(stream.record.outcome, LoadOutcome::kOk);
-  EXPECT_EQ(stream.record.end_ns, 3 * kMs);
+  EXPECT_EQ(stream.record.end_ns, 3 * kMilli);
 }
 
 TEST(ReplyReaderTest, AConnectionThatBreaksBeforeThatDoes) {
   Stream stream;
   stream.Text("a").Event("{\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}");
-  stream.reader.OnFailure(LoadOutcome::kCut, "reset", 9 * kMs);
+  stream.reader.OnFailure(LoadOutcome::kCut, "reset", 9 * kMilli);
   EXPECT_EQ(stream.record.outcome, LoadOutcome::kCut);
 }
 
 TEST(ReplyReaderTest, AnErrorInsideTheStreamIsTheOutcome) {
   Stream stream;
   stream.Text("a").Event("{\"error\":{\"message\":\"ran out\",\"code\":500}}").Text("b");
-  stream.reader.OnComplete(9 * kMs);
+  stream.reader.OnComplete(9 * kMilli);
   EXPECT_EQ(stream.record.outcome, LoadOutcome::kStreamError);
   EXPECT_EQ(stream.record.error, "ran out");
   EXPECT_EQ(stream.record.events.size(), 1u);
@@ -146,7 +146,7 @@ TEST(ReplyReaderTest, WhatIsNoAnswerIsAProtocolFault) {
   for (const char* event : {"{oops", "[1]", "3", "{\"a\":"}) {
     Stream stream;
     stream.Event(event);
-    stream.reader.OnComplete(9 * kMs);
+    stream.reader.OnComplete(9 * kMilli);
     EXPECT_EQ(stream.record.outcome, LoadOutcome::kProtocol) << event;
     EXPECT_NE(stream.record.error.find(event), std::string::npos);
   }

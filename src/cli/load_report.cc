@@ -101,7 +101,7 @@ json::value Millis(const std::optional<double>& value) {
   return value ? json::value(Fixed(*value, 6)) : json::value(nullptr);
 }
 
-json::value Seconds(int64_t nanos) {
+json::value SecondsOrNull(int64_t nanos) {
   return nanos < 0 ? json::value(nullptr) : json::value(Fixed(static_cast<double>(nanos) * 1e-9, 9));
 }
 
@@ -142,11 +142,11 @@ json::object RecordJson(const LoadRecord& record, const LoadWindow& window) {
   out["http_status"] = record.http_status;
   if (!record.error.empty()) out["error"] = record.error;
   if (record.retry_after_s >= 0) out["retry_after_s"] = record.retry_after_s;
-  out["intended_s"] = Seconds(record.intended_ns);
-  out["sent_s"] = Seconds(record.sent_ns);
-  out["first_token_s"] = record.events.empty() ? json::value(nullptr) : Seconds(record.events.front().time_ns);
-  out["last_token_s"] = record.events.empty() ? json::value(nullptr) : Seconds(record.events.back().time_ns);
-  out["end_s"] = Seconds(record.end_ns);
+  out["intended_s"] = SecondsOrNull(record.intended_ns);
+  out["sent_s"] = SecondsOrNull(record.sent_ns);
+  out["first_token_s"] = record.events.empty() ? json::value(nullptr) : SecondsOrNull(record.events.front().time_ns);
+  out["last_token_s"] = record.events.empty() ? json::value(nullptr) : SecondsOrNull(record.events.back().time_ns);
+  out["end_s"] = SecondsOrNull(record.end_ns);
   out["ttft_ms"] = Millis(latency.ttft_ms);
   out["service_ttft_ms"] = Millis(latency.service_ttft_ms);
   out["tpot_ms"] = Millis(latency.tpot_ms);
@@ -162,7 +162,7 @@ json::object RecordJson(const LoadRecord& record, const LoadWindow& window) {
   out["finish_reason"] = record.finish_reason;
   json::array times, tokens;
   for (const TokenEvent& event : record.events) {
-    times.push_back(Seconds(event.time_ns));
+    times.push_back(SecondsOrNull(event.time_ns));
     tokens.push_back(event.tokens);
   }
   out["event_s"] = std::move(times);

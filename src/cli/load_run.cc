@@ -28,8 +28,6 @@ double CpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-int64_t Nanos(double seconds) { return static_cast<int64_t>(seconds * 1e9); }
-
 }  // namespace
 
 class LoadRun::Request final : public ExchangeSink {
@@ -135,7 +133,7 @@ void LoadRun::SendDue() {
 
 void LoadRun::StartClosed(int64_t intended_ns) {
   if (over_ || closed_done_) return;
-  if (intended_ns >= Nanos(options_.warmup_s)) {
+  if (intended_ns >= SecondsToNanos(options_.warmup_s)) {
     if (closed_measured_ >= workload_.closed_loop_requests()) {
       closed_done_ = true;
       return;
@@ -195,7 +193,7 @@ void LoadRun::AfterChange() {
   const size_t sent = records_.size();
   if (drain_set_for_ == sent) return;
   drain_set_for_ = sent;
-  At(Now() + Nanos(options_.drain_s), [this, sent] {
+  At(Now() + SecondsToNanos(options_.drain_s), [this, sent] {
     if (records_.size() == sent && !MoreToCome()) loop_.CancelAll();
   });
 }
@@ -240,7 +238,7 @@ void LoadRun::Tick(const std::function<void(const LoadProgress&)>& watch) {
 
 LoadWindow LoadRun::WindowOf() const {
   LoadWindow window;
-  window.start_ns = Nanos(options_.warmup_s);
+  window.start_ns = SecondsToNanos(options_.warmup_s);
   int64_t last_arrival = window.start_ns, last_end = window.start_ns;
   for (const LoadRecord& record : records_) {
     if (record.intended_ns < window.start_ns) continue;
@@ -249,19 +247,19 @@ LoadWindow LoadRun::WindowOf() const {
   }
   const bool until_ends = options_.closed_loop() || options_.arrivals == "burst" || last_arrival <= window.start_ns;
   window.end_ns = until_ends ? last_end : last_arrival;
-  if (options_.duration_s) window.end_ns = Nanos(options_.warmup_s + *options_.duration_s);
+  if (options_.duration_s) window.end_ns = SecondsToNanos(options_.warmup_s + *options_.duration_s);
   if (interrupted_) window.end_ns = std::max(window.start_ns, std::min(window.end_ns, interrupted_ns_));
   return window;
 }
 
 void LoadRun::Start(const std::function<void(const LoadProgress&)>& watch) {
   if (options_.duration_s) {
-    const int64_t end = Nanos(options_.warmup_s + *options_.duration_s);
+    const int64_t end = SecondsToNanos(options_.warmup_s + *options_.duration_s);
     At(end, [this] {
       over_ = true;
       AfterChange();
     });
-    At(end + Nanos(options_.drain_s), [this] { loop_.CancelAll(); });
+    At(end + SecondsToNanos(options_.drain_s), [this] { loop_.CancelAll(); });
   }
   if (const int fd = InterruptDescriptor(); fd >= 0) {
     loop_.WhenReadable(fd, [this] {

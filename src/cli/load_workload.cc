@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "cli/load_arrivals.h"
 
 namespace surety::cli {
@@ -22,8 +23,6 @@ ArrivalLaw LawOf(const std::string& name) {
   if (name == "burst") return ArrivalLaw::kBurst;
   return ArrivalLaw::kPoisson;
 }
-
-int64_t Nanos(double seconds) { return static_cast<int64_t>(std::llround(seconds * 1e9)); }
 
 uint64_t PositionOf(int64_t item, int turn) {
   return static_cast<uint64_t>(item) * kMaxTurns + static_cast<uint64_t>(turn);
@@ -98,7 +97,7 @@ void Workload::MakeArrivals() {
   int64_t measured = 0;
   for (size_t i = 0; i < times.size() && measured < most; ++i) {
     measured += times[i] >= options_.warmup_s;
-    arrivals_ns_.push_back(Nanos(times[i]));
+    arrivals_ns_.push_back(SecondsToNanos(times[i]));
   }
 }
 
@@ -116,7 +115,7 @@ TurnPlan Workload::Plan(int64_t item, int turn) const {
   }
   RandomStream think(options_.seed, PositionOf(item, turn), LoadLane::kThinkTime);
   const int shared = turn == 0 && options_.system_prompts > 0 ? options_.system_tokens : 0;
-  return {prompt + shared, output, turn == 0 ? 0 : Nanos(options_.think_law.Draw(think))};
+  return {prompt + shared, output, turn == 0 ? 0 : SecondsToNanos(options_.think_law.Draw(think))};
 }
 
 std::vector<TextSegment> Workload::SegmentsOf(int64_t item, int turn) const {

@@ -10,16 +10,17 @@
 namespace surety::cli {
 namespace {
 
-constexpr uint64_t kMaxHeaderBytes = 100 << 20;
+constexpr uint64_t kMaxLogitsHeaderBytes = 100 << 20;
 
-struct Entry {
+struct LogitsEntry {
   std::string dtype;
   std::vector<int64_t> shape;
   std::span<const std::byte> bytes;
 };
 
 // A tensor of the header, its range checked against the data.
-Result<Entry> FindEntry(const boost::json::object& header, std::string_view name, std::span<const std::byte> data) {
+Result<LogitsEntry> FindEntry(const boost::json::object& header, std::string_view name,
+                              std::span<const std::byte> data) {
   const auto* value = header.if_contains(name);
   if (value == nullptr || !value->is_object()) return Error(DataLossError(fmt::format("no tensor '{}'", name)));
   const auto& object = value->as_object();
@@ -31,7 +32,7 @@ Result<Entry> FindEntry(const boost::json::object& header, std::string_view name
       !offsets->is_array() || offsets->as_array().size() != 2) {
     return Error(corrupt);
   }
-  Entry entry;
+  LogitsEntry entry;
   entry.dtype = dtype->as_string();
   for (const auto& dimension : shape->as_array()) {
     const auto* number = dimension.if_int64();
@@ -56,7 +57,7 @@ Result<std::unique_ptr<LogitsFile>> LogitsFile::Open(FileSystem& files, const st
   const auto bytes = file->map_->bytes();
   uint64_t header_bytes = 0;
   if (bytes.size() >= 8) std::memcpy(&header_bytes, bytes.data(), 8);
-  if (bytes.size() < 8 || header_bytes > kMaxHeaderBytes || header_bytes > bytes.size() - 8) {
+  if (bytes.size() < 8 || header_bytes > kMaxLogitsHeaderBytes || header_bytes > bytes.size() - 8) {
     return Error(DataLossError(fmt::format("{}: not a safetensors file", path)));
   }
   boost::system::error_code error;

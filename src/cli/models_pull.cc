@@ -28,7 +28,7 @@ namespace surety::cli {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr size_t kPieceBytes = 8 << 20;
+constexpr size_t kCopyPieceBytes = 8 << 20;
 
 Status CheckDigest(const std::string& what, const std::string& found, const std::string& expected) {
   if (found == expected) return OkStatus();
@@ -58,7 +58,7 @@ Result<std::string> Join(const std::vector<std::string>& parts, const std::strin
     SURETY_ASSIGN_OR_RETURN(auto map, FileSystem::Real().Map(part));
     for (auto bytes = map->bytes(); !bytes.empty();) {
       if (Interrupted()) return Error(CancelledError("interrupted"));
-      const auto piece = bytes.first(std::min(bytes.size(), kPieceBytes));
+      const auto piece = bytes.first(std::min(bytes.size(), kCopyPieceBytes));
       hash.Update(piece);
       SURETY_RETURN_IF_ERROR(out->Append(piece));
       map->Release(piece);
@@ -229,7 +229,7 @@ Result<std::string> DigestOfFile(const std::string& path, const std::string& lab
   const auto total = static_cast<int64_t>(map->bytes().size());
   for (auto bytes = map->bytes(); !bytes.empty();) {
     if (Interrupted()) return Error(CancelledError("interrupted"));
-    const auto piece = bytes.first(std::min(bytes.size(), kPieceBytes));
+    const auto piece = bytes.first(std::min(bytes.size(), kCopyPieceBytes));
     hash.Update(piece);
     map->Release(piece);
     bytes = bytes.subspan(piece.size());

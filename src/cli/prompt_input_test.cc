@@ -16,7 +16,7 @@ namespace surety::cli {
 namespace {
 
 // A pipe in place of standard input.
-class LineReaderTest : public testing::Test {
+class LineReaderTest : public ::testing::Test {
  protected:
   LineReaderTest() {
     int ends[2] = {};

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "cli/models_catalogue.h"
 
@@ -151,7 +152,7 @@ Result<HostOptions> ServeFlags::MakeHostOptions() const {
   e.host_cache_bytes = host_cache_mb * kMiB;
   e.disk_cache_folder = disk_cache;
   e.disk_cache_bytes = disk_cache_mb * kMiB;
-  e.cache_policy.ttl_ns = static_cast<int64_t>(cache_ttl_s * 1e9);
+  e.cache_policy.ttl_ns = SecondsToNanos(cache_ttl_s);
   e.cache_policy.zero_on_release = zero_kv;
   e.cache_policy.floor_pages = cache_floor_pages;
   return options;

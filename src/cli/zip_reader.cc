@@ -18,7 +18,7 @@ constexpr uint32_t kEnd64LocatorSignature = 0x07064b50;
 constexpr uint32_t kEntrySignature = 0x02014b50;
 constexpr uint32_t kLocalSignature = 0x04034b50;
 constexpr uint64_t kEndBytes = 22, kEnd64Bytes = 56, kLocatorBytes = 20, kEntryBytes = 46, kLocalBytes = 30;
-constexpr size_t kPieceBytes = 1 << 20;
+constexpr size_t kZipPieceBytes = 1 << 20;
 
 // Little-endian numbers with every access checked against the size.
 class Bytes {
@@ -152,12 +152,12 @@ Status ZipReader::Extract(const ZipMember& member, const std::string& path) cons
   uint64_t left = member.packed_bytes;
   uint64_t written = 0;
   uLong crc = crc32(0, nullptr, 0);
-  std::vector<std::byte> piece(kPieceBytes);
+  std::vector<std::byte> piece(kZipPieceBytes);
   Status status;
   bool ended = member.method == 0 && left == 0;
   while (status.ok() && !ended) {
     if (Interrupted()) status = CancelledError("interrupted");
-    const auto in = static_cast<uInt>(std::min<uint64_t>(left, kPieceBytes));
+    const auto in = static_cast<uInt>(std::min<uint64_t>(left, kZipPieceBytes));
     size_t n = in;
     if (member.method == 0) {
       std::memcpy(piece.data(), next, in);
@@ -168,12 +168,12 @@ Status ZipReader::Extract(const ZipMember& member, const std::string& path) cons
       stream.next_in = const_cast<Bytef*>(next);
       stream.avail_in = in;
       stream.next_out = reinterpret_cast<Bytef*>(piece.data());
-      stream.avail_out = static_cast<uInt>(kPieceBytes);
+      stream.avail_out = static_cast<uInt>(kZipPieceBytes);
       const int rc = inflate(&stream, Z_NO_FLUSH);
       if (rc != Z_OK && rc != Z_STREAM_END) status = ZlibFailure(member, "its compressed data is corrupt");
       left -= in - stream.avail_in;
       next = stream.next_in;
-      n = kPieceBytes - stream.avail_out;
+      n = kZipPieceBytes - stream.avail_out;
       ended = rc == Z_STREAM_END;
     }
     written += n;

@@ -69,7 +69,7 @@ std::string Archive(const std::string& stored, const std::string& text) {
   return out;
 }
 
-class ZipReaderTest : public testing::Test {
+class ZipReaderTest : public ::testing::Test {
  protected:
   ZipReaderTest() : folder_(fs::temp_directory_path() / ("surety-zip-" + std::to_string(getpid()))) {
     fs::create_directories(folder_);
@@ -124,7 +124,7 @@ TEST_F(ZipReaderTest, ChangedContentsFailTheChecksumAndLeaveNoFile) {
   changed[5000] ^= 1;  // inside the stored member
   const Status status = ExtractAll(Write("changed.zip", changed));
   EXPECT_EQ(status.code(), StatusCode::kDataLoss);
-  EXPECT_THAT(status.message(), testing::HasSubstr("checksum"));
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("checksum"));
   EXPECT_FALSE(fs::exists(folder_ / "out/stored.bin"));
   EXPECT_FALSE(fs::exists(folder_ / "out/stored.bin.tmp"));
 }

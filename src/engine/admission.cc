@@ -5,9 +5,9 @@
 namespace surety::engine {
 namespace {
 
-constexpr double kFade = 0.1;
+constexpr double kIntervalFade = 0.1;
 
-std::string Seconds(int64_t nanos) {
+std::string SecondsText(int64_t nanos) {
   std::string text = std::to_string(static_cast<double>(nanos) * 1e-9);
   return text.substr(0, text.find('.') + 2);
 }
@@ -40,14 +40,15 @@ std::unique_ptr<api::Refusal> Admission::Enter(api::RequestId id, const std::str
                                          std::to_string(options_.max_waiting_per_tenant)), wait / 2);
   }
   if (options_.max_queue_wait_ns > 0 && wait > options_.max_queue_wait_ns) {
-    return Refuse(ResourceExhaustedError("the server is overloaded: a new request would wait about " + Seconds(wait) +
-                                         " s, the limit is " + Seconds(options_.max_queue_wait_ns) + " s"),
+    return Refuse(ResourceExhaustedError("the server is overloaded: a new request would wait about " +
+                                         SecondsText(wait) + " s, the limit is " +
+                                         SecondsText(options_.max_queue_wait_ns) + " s"),
                   wait - options_.max_queue_wait_ns);
   }
   if (timeout_ms > 0 && wait > timeout_ms * 1'000'000) {
-    return Refuse(Status(StatusCode::kDeadlineExceeded, "the request would wait about " + Seconds(wait) +
+    return Refuse(Status(StatusCode::kDeadlineExceeded, "the request would wait about " + SecondsText(wait) +
                                                             " s, longer than its time limit of " +
-                                                            Seconds(timeout_ms * 1'000'000) + " s"),
+                                                            SecondsText(timeout_ms * 1'000'000) + " s"),
                   wait - timeout_ms * 1'000'000, "timeout_ms");
   }
   waiting_.emplace(id, tenant);
@@ -67,7 +68,7 @@ void Admission::Started(api::RequestId id, int64_t now_ns) {
   const std::lock_guard lock(mutex_);
   if (had_queue_ && last_start_ns_ > 0) {
     const double interval = static_cast<double>(now_ns - last_start_ns_);
-    interval_ns_ = interval_ns_ == 0 ? interval : interval_ns_ + kFade * (interval - interval_ns_);
+    interval_ns_ = interval_ns_ == 0 ? interval : interval_ns_ + kIntervalFade * (interval - interval_ns_);
   }
   Forget(id);
   last_start_ns_ = now_ns;

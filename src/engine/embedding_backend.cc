@@ -67,6 +67,7 @@ class EmbeddingBackend final : public api::Backend {
     draining_.store(true);
     const std::lock_guard lock(mutex_);  // the one that runs ends first
   }
+  boost::json::array RecentSteps(int) const override { return {}; }
   boost::json::object DebugState() const override {
     return {{"model", description_.name}, {"health", api::NameOf(health())}, {"texts_embedded", n_texts_.load()}};
   }

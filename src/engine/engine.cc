@@ -11,11 +11,14 @@
 #include "engine/executor.h"
 #include "engine/page_keeper.h"
 #include "engine/scheduler.h"
+#include "engine/step_log.h"
 #include "engine/text_front.h"
 #include "engine/token_picker.h"
 
 namespace surety::engine {
 namespace {
+
+constexpr int kLoggedSteps = 4096;
 
 Status Wrong(std::string_view field, int64_t value, std::string_view rule) {
   return InvalidArgumentError(std::string(field) + " is " + std::to_string(value) + ", but must be " +
@@ -92,6 +95,7 @@ class EngineImpl final : public Engine {
   const Scheduler& scheduler() const override { return scheduler_; }
   Scheduler& scheduler() override { return scheduler_; }
   const StepPlan& last_plan() const override { return plan_; }
+  const StepLog& step_log() const override { return log_; }
   Clock& clock() const override { return clock_; }
   const std::vector<api::RequestId>& started() const override { return started_; }
   const EngineOptions& options() const override { return options_; }
@@ -117,6 +121,7 @@ class EngineImpl final : public Engine {
   void CommitToken(PickJob& job, int64_t now, std::vector<api::Event>& events);
   void Finish(Sequence& sequence, api::FinishReason reason, api::Event event, std::vector<api::Event>& events);
   void Count(int64_t nanos);
+  void Log(int64_t start, int64_t planned, int64_t computed, int64_t picked, int n_running);
 
   LocalModel& model_;
   EngineOptions options_;
@@ -131,6 +136,7 @@ class EngineImpl final : public Engine {
   ShapeMaker shapes_;
   TokenPicker picker_;
   StepPlan plan_;
+  StepLog log_{kLoggedSteps};
   std::vector<PickJob> jobs_;
   std::vector<std::vector<float>> fork_logits_;  // of the choices after the first, for their first token
   std::vector<api::RequestId> cancelled_, started_;
@@ -223,6 +229,8 @@ Status EngineImpl::Step(std::vector<api::Event>& events) {
   EndExpired(start, events);
   scheduler_.Plan(plan_, start);
   if (plan_.empty()) return OkStatus();
+  const int64_t plan_end = clock_.NowNanos();
+  const int n_running = static_cast<int>(scheduler_.running().size());
   const std::vector<Sequence*> planned = scheduler_.planned();
   for (Sequence* sequence : planned) NoteStart(*sequence, start);
   if (const Status status = executor_->Run(plan_); !status.ok()) {
@@ -233,6 +241,7 @@ Status EngineImpl::Step(std::vector<api::Event>& events) {
     for (RequestState* state : failed) EndAll(*state, api::FinishReason::kError, status, events);
     return OkStatus();
   }
+  const int64_t computed = clock_.NowNanos();
   jobs_.clear();
   fork_logits_.clear();
   int logit_row = 0;
@@ -248,6 +257,7 @@ Status EngineImpl::Step(std::vector<api::Event>& events) {
   scheduler_.Observe(plan_, now - start);
   Count(now - start);
   for (PickJob& job : jobs_) CommitToken(job, now, events);
+  Log(start, plan_end, computed, now, n_running);
   return OkStatus();
 }
 
@@ -442,6 +452,25 @@ void EngineImpl::Count(int64_t nanos) {
   counters_.decode_nanos += nanos * decode_rows / plan_.n_rows();
   counters_.prefill_nanos += nanos * prefill_rows / plan_.n_rows();
   counters_.preemptions = scheduler_.n_preemptions();
+}
+
+void EngineImpl::Log(int64_t start, int64_t planned, int64_t computed, int64_t picked, int n_running) {
+  const int64_t end = clock_.NowNanos();
+  StepRecord& record = log_.Next();
+  record.start_unix_ns = clock_.WallNanos() - (end - start);
+  record.predicted_ns = plan_.predicted_ns;
+  record.plan_ns = planned - start;
+  record.compute_ns = computed - planned;
+  record.pick_ns = picked - computed;
+  record.commit_ns = end - picked;
+  record.decode_rows = plan_.n_decode_rows;
+  record.prefill_rows = plan_.n_rows() - plan_.n_decode_rows;
+  record.prefills = static_cast<int>(plan_.sequences.size()) - plan_.n_decode_rows;
+  record.attended = plan_.work.attended;
+  record.running = n_running;
+  record.waiting = scheduler_.queue().size();
+  record.pages_free = pool_->n_free();
+  record.preemptions = scheduler_.n_preemptions();
 }
 
 }  // namespace

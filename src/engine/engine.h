@@ -50,6 +50,7 @@ struct EngineOptions {
 };
 
 class Scheduler;
+class StepLog;
 
 // Time and work of finished steps. Counted at commit, so that sums balance: each prompt token is counted once, as
 // cached or as computed; rows computed a second time, after a preemption, are counted as recomputed and nowhere else.
@@ -89,6 +90,7 @@ class Engine {
   virtual const Scheduler& scheduler() const = 0;
   virtual Scheduler& scheduler() = 0;
   virtual const StepPlan& last_plan() const = 0;
+  virtual const StepLog& step_log() const = 0;   // of the last 4096 steps
   virtual const std::vector<api::RequestId>& started() const = 0;  // requests that the last step took up
   virtual Clock& clock() const = 0;
   virtual const EngineOptions& options() const = 0;  // as in force

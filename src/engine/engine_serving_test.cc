@@ -34,7 +34,7 @@ class ManualClock final : public Clock {
   int64_t now_ = 1'000'000'000;
 };
 
-class EngineServingTest : public testing::Test {
+class EngineServingTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     const std::string path = std::string(SURETY_TESTDATA) + "/gguf/tiny-llama-q8_0.gguf";
@@ -190,9 +190,9 @@ TEST_F(EngineServingTest, AnAnswerIsAPrefixOfTheNextTurn) {
   EXPECT_EQ(turn2.tokens, RunAlone(Request(conversation, 2, 16)).tokens);
 }
 
-class PreemptionTest : public EngineServingTest, public testing::WithParamInterface<bool> {};
+class PreemptionTest : public EngineServingTest, public ::testing::WithParamInterface<bool> {};
 
-INSTANTIATE_TEST_SUITE_P(WithAndWithoutAHostTier, PreemptionTest, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(WithAndWithoutAHostTier, PreemptionTest, ::testing::Bool());
 
 TEST_P(PreemptionTest, PreemptedRequestsContinueWithTheSameTokens) {
   std::vector<api::GenerationRequest> requests;

@@ -9,7 +9,7 @@
 namespace surety::engine {
 namespace {
 
-class EngineShapeTest : public testing::Test {
+class EngineShapeTest : public ::testing::Test {
  protected:
   EngineShapeTest() {
     const std::string path = std::string(SURETY_TESTDATA) + "/gguf/tiny-llama-q8_0.gguf";

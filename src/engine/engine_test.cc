@@ -17,7 +17,7 @@
 namespace surety::engine {
 namespace {
 
-struct Outcome {
+struct ChoiceOutcome {
   std::string text;
   std::vector<int32_t> tokens;
   int n_ends = 0;
@@ -25,7 +25,7 @@ struct Outcome {
   api::Usage usage;
 };
 
-class EngineTest : public testing::Test {
+class EngineTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const std::string path = std::string(SURETY_TESTDATA) + "/gguf/tiny-llama-q8_0.gguf";
@@ -55,9 +55,9 @@ class EngineTest : public testing::Test {
     return request;
   }
 
-  static void Collect(const std::vector<api::Event>& events, std::map<api::RequestId, Outcome>& outcomes) {
+  static void Collect(const std::vector<api::Event>& events, std::map<api::RequestId, ChoiceOutcome>& outcomes) {
     for (const api::Event& event : events) {
-      Outcome& outcome = outcomes[event.request];
+      ChoiceOutcome& outcome = outcomes[event.request];
       outcome.text += event.text;
       outcome.tokens.insert(outcome.tokens.end(), event.tokens.begin(), event.tokens.end());
       if (event.finish == api::FinishReason::kNone) continue;
@@ -67,8 +67,8 @@ class EngineTest : public testing::Test {
     }
   }
 
-  static std::map<api::RequestId, Outcome> RunAll(Engine& engine) {
-    std::map<api::RequestId, Outcome> outcomes;
+  static std::map<api::RequestId, ChoiceOutcome> RunAll(Engine& engine) {
+    std::map<api::RequestId, ChoiceOutcome> outcomes;
     for (int step = 0; !engine.idle() && step < 100'000; ++step) {
       std::vector<api::Event> events;
       EXPECT_TRUE(engine.Step(events).ok());
@@ -78,7 +78,7 @@ class EngineTest : public testing::Test {
     return outcomes;
   }
 
-  Outcome RunAlone(const api::GenerationRequest& request, EngineOptions options) {
+  ChoiceOutcome RunAlone(const api::GenerationRequest& request, EngineOptions options) {
     const auto engine = MakeEngine(options);
     const auto id = engine->Submit(request);
     EXPECT_TRUE(id.has_value()) << (id ? "" : id.error().ToString());
@@ -90,7 +90,7 @@ class EngineTest : public testing::Test {
 
 TEST_F(EngineTest, ARequestGetsTheSameTokensAloneAndInAnyCompany) {
   std::vector<api::GenerationRequest> requests;
-  std::vector<Outcome> alone;
+  std::vector<ChoiceOutcome> alone;
   for (uint64_t seed = 1; seed <= 9; ++seed) {
     requests.push_back(Request(seed, static_cast<int>(3 + 7 * seed), 20, seed % 2 == 0 ? 0.0f : 0.9f));
     alone.push_back(RunAlone(requests.back(), {.context_tokens = 128, .max_rows = 512}));
@@ -116,17 +116,17 @@ TEST_F(EngineTest, AConversationReusesItsKvAndSaysTheSameAsACold) {
   const auto engine = MakeEngine(options);
   api::GenerationRequest first = Request(5, 40, 12, 0.0f);
   const auto id = *engine->Submit(first, 7);
-  const Outcome turn1 = RunAll(*engine)[id];
+  const ChoiceOutcome turn1 = RunAll(*engine)[id];
   EXPECT_EQ(turn1.usage.cached_tokens, 0);
   api::GenerationRequest second = first;
   second.tokens.insert(second.tokens.end(), turn1.tokens.begin(), turn1.tokens.end());
   const auto tail = Request(6, 9, 0).tokens;
   second.tokens.insert(second.tokens.end(), tail.begin(), tail.end());
   const auto id2 = *engine->Submit(second, 7);
-  const Outcome turn2 = RunAll(*engine)[id2];
+  const ChoiceOutcome turn2 = RunAll(*engine)[id2];
   // All but the last sampled token had its KV computed.
   EXPECT_EQ(turn2.usage.cached_tokens, 40 + 12 - 1);
-  const Outcome cold = RunAlone(second, options);
+  const ChoiceOutcome cold = RunAlone(second, options);
   EXPECT_EQ(turn2.tokens, cold.tokens);
   EXPECT_EQ(cold.usage.cached_tokens, 0);
 
@@ -134,7 +134,7 @@ TEST_F(EngineTest, AConversationReusesItsKvAndSaysTheSameAsACold) {
   api::GenerationRequest edited = second;
   edited.tokens[20] = (edited.tokens[20] + 1) % model_->config().vocab_size;
   const auto id3 = *engine->Submit(edited, 7);
-  const Outcome turn3 = RunAll(*engine)[id3];
+  const ChoiceOutcome turn3 = RunAll(*engine)[id3];
   EXPECT_EQ(turn3.usage.cached_tokens, 20);
   EXPECT_EQ(turn3.tokens, RunAlone(edited, options).tokens);
   const auto id4 = *engine->Submit(edited, 8);
@@ -146,7 +146,7 @@ TEST_F(EngineTest, AConversationReusesItsKvAndSaysTheSameAsACold) {
 
 TEST_F(EngineTest, CancelledRequestsEndOnceAndGiveTheirPagesBack) {
   const auto engine = MakeEngine({.context_tokens = 128, .max_sequences = 3, .max_rows = 16});
-  std::map<api::RequestId, Outcome> outcomes;
+  std::map<api::RequestId, ChoiceOutcome> outcomes;
   std::set<api::RequestId> ids;
   uint64_t draw = 0;
   for (int round = 0; round < 400; ++round) {
@@ -176,12 +176,12 @@ TEST_F(EngineTest, CancelledRequestsEndOnceAndGiveTheirPagesBack) {
 
 TEST_F(EngineTest, StopStringsEndTheAnswerAndAreNotPartOfIt) {
   const EngineOptions options = {.context_tokens = 128};
-  const Outcome whole = RunAlone(Request(2, 10, 40, 0.8f), options);
+  const ChoiceOutcome whole = RunAlone(Request(2, 10, 40, 0.8f), options);
   ASSERT_GT(whole.text.size(), 12u);
   const std::string stop = whole.text.substr(5, 3);
   api::GenerationRequest request = Request(2, 10, 40, 0.8f);
   request.stop = {stop};
-  const Outcome stopped = RunAlone(request, options);
+  const ChoiceOutcome stopped = RunAlone(request, options);
   EXPECT_EQ(stopped.finish, api::FinishReason::kStop);
   EXPECT_EQ(stopped.text, whole.text.substr(0, whole.text.find(stop)));
 }
@@ -226,7 +226,7 @@ TEST_F(EngineTest, TextThatIsNotUtf8IsRefusedWithItsPlace) {
 }
 
 // A folder with the tiny Llama's weights (256 embedding rows) and a tokenizer of 100 tokens.
-class PaddedModelTest : public testing::Test {
+class PaddedModelTest : public ::testing::Test {
  protected:
   PaddedModelTest() : folder_(std::filesystem::temp_directory_path() / ("surety-padded-" + std::to_string(getpid()))) {
     namespace fs = std::filesystem;

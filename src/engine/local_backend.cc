@@ -12,6 +12,7 @@
 #include "engine/model_description.h"
 #include "engine/scheduler.h"
 #include "engine/serving_metrics.h"
+#include "engine/step_log.h"
 #include "engine/text_front.h"
 
 namespace surety::engine {
@@ -106,6 +107,7 @@ class LocalBackend final : public api::Backend {
   Result<api::ForgetReceipt> Forget(const api::Scope& scope) override;
   void Drain(int64_t limit_ms) override;
   boost::json::object DebugState() const override;
+  boost::json::array RecentSteps(int n) const override;
 
  private:
   static AdmissionOptions AdmissionOptionsOf(const BackendOptions& options) {
@@ -333,6 +335,15 @@ boost::json::object LocalBackend::DebugState() const {
     state["preemptions"] = c.preemptions;
   });
   return state;
+}
+
+boost::json::array LocalBackend::RecentSteps(int n) const {
+  std::vector<StepRecord> records;
+  auto* self = const_cast<LocalBackend*>(this);  // it only looks, on the thread that may
+  self->OnEngineThread([&] { records = engine_->step_log().Last(n); });
+  boost::json::array steps;
+  for (const StepRecord& record : records) steps.push_back(ToJson(record));
+  return steps;
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ class Gatherer {
   int n_ends_ = 0;
 };
 
-class LocalBackendTest : public testing::Test {
+class LocalBackendTest : public ::testing::Test {
  protected:
   static std::unique_ptr<api::Backend> Make(BackendOptions options) {
     const std::string path = std::string(SURETY_TESTDATA) + "/gguf/tiny-llama-q8_0.gguf";

@@ -6,7 +6,7 @@
 namespace surety::engine {
 namespace {
 
-constexpr double kFade = 0.98;   // a sample's weight halves within 34 further samples of its kind
+constexpr double kSampleFade = 0.98;   // a sample's weight halves within 34 further samples of its kind
 constexpr double kRidge = 0.01;  // of one sample, towards the starting point
 
 }  // namespace
@@ -22,16 +22,16 @@ void StepCostModel::Observe(const StepWork& work, int64_t nanos) {
   const double y = static_cast<double>(nanos);
   // Relative errors count: a sample is weighted by the inverse square of its time.
   const double scale = 1.0 / (y * y);
-  for (double& v : fit.xx) v *= kFade;
-  for (double& v : fit.xy) v *= kFade;
+  for (double& v : fit.xx) v *= kSampleFade;
+  for (double& v : fit.xy) v *= kSampleFade;
   size_t k = 0;
   for (size_t i = 0; i < 3; ++i) {
     for (size_t j = i; j < 3; ++j) fit.xx[k++] += scale * x[i] * x[j];
     fit.xy[i] += scale * x[i] * y;
   }
-  fit.weight = fit.weight * kFade + 1;
-  fit.rows = fit.rows * kFade + x[1] + x[2];
-  fit.nanos = fit.nanos * kFade + y;
+  fit.weight = fit.weight * kSampleFade + 1;
+  fit.rows = fit.rows * kSampleFade + x[1] + x[2];
+  fit.nanos = fit.nanos * kSampleFade + y;
   Solve(fit);
 }
 

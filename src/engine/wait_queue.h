@@ -37,6 +37,7 @@ class WaitQueue {
   void Pop(Sequence* sequence);     // gets its place
   void Remove(Sequence* sequence);  // whether or not it waits
   bool empty() const { return n_waiting_ == 0; }
+  int size() const { return n_waiting_; }
   // Work given to a tenant, in rows; negative to give back what was charged too much.
   void Charge(const std::string& tenant, double rows);
   double VirtualTime(const std::string& tenant) const;

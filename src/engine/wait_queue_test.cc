@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;
 
-class WaitQueueTest : public testing::Test {
+class WaitQueueTest : public ::testing::Test {
  protected:
   WaitQueueTest() {
     const std::string path = std::string(SURETY_TESTDATA) + "/gguf/tiny-llama-q8_0.gguf";

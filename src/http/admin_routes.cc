@@ -1,5 +1,6 @@
 #include "http/admin_routes.h"
 
+#include <charconv>
 #include <utility>
 
 #include "http/json_body.h"
@@ -83,6 +84,25 @@ Parsed<boost::json::object> State(const ModelRegistry& models) {
   return boost::json::object{{"default_model", models.default_model()}, {"models", std::move(list)}};
 }
 
+Parsed<boost::json::object> Steps(const ModelRegistry& models, const HttpRequest& request) {
+  int last = 100;
+  for (const auto& [key, value] : request.query) {
+    if (key != "last") {
+      return BadField(key, "unknown query parameter " + Quoted(key) + "; known is last", "unknown_parameter");
+    }
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), last);
+    if (error != std::errc() || end != value.data() + value.size() || last < 1 || last > 4096) {
+      return BadField("last", "'last' is " + Quoted(value) + ", but must be a whole number from 1 to 4096");
+    }
+  }
+  boost::json::array list;
+  for (const auto& model : models.List()) {
+    if (model.id != model.root || !model.backend->description().generates) continue;
+    list.push_back(boost::json::object{{"model", model.id}, {"steps", model.backend->RecentSteps(last)}});
+  }
+  return boost::json::object{{"object", "surety.steps"}, {"models", std::move(list)}};
+}
+
 Parsed<boost::json::object> Forget(const ModelRegistry& models, const HttpRequest& request) {
   const auto fields = Fields::Of(request, {"model", "tenant", "region", "product", "policy_version", "language",
                                            "eligibility", "effective_date", "salt"});
@@ -128,6 +148,9 @@ std::vector<Route> AdminRoutes(AdminOptions options) {
   const auto models = options.models;
   routes.push_back(MakeRoute("GET", "/admin/state", options.post, [models](const HttpRequest&) {
     return State(*models);
+  }));
+  routes.push_back(MakeRoute("GET", "/admin/steps", options.post, [models](const HttpRequest& request) {
+    return Steps(*models, request);
   }));
   routes.push_back(MakeRoute("POST", "/admin/forget", options.post, [models](const HttpRequest& request) {
     return Forget(*models, request);

@@ -2,6 +2,7 @@
 // listener of their own; every route needs the admin role.
 //
 //   GET  /admin/state            each model's queues, pages and cache
+//   GET  /admin/steps?last=N     each model's last steps: what they computed, what was predicted, what they took
 //   POST /admin/forget           {"model"?, "tenant", "permissions"?, ..., "salt"?} -> a receipt for each model
 //   POST /admin/models/load      {"model": name or path, "name"?}
 //   POST /admin/models/unload    {"model": name}

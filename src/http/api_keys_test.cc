@@ -12,7 +12,7 @@
 namespace surety::http {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr int64_t kNow = 1'800'000'000;  // 2027-01-15T08:00:00Z
 
@@ -129,7 +129,7 @@ TEST(ApiKeysTest, TimesAreReadAsUtc) {
   }
 }
 
-class AuthTest : public testing::Test {
+class AuthTest : public ::testing::Test {
  protected:
   RawResponse Ask(TestServer& server, const std::string& path, const std::string& headers, int port = 0) {
     RawClient client(port != 0 ? port : server.port());

@@ -11,8 +11,6 @@ constexpr int kMaxDoublings = 4;
 constexpr int64_t kForgetNs = 60'000'000'000;
 constexpr size_t kMaxAddresses = 4096;
 
-Status Bad(std::string message) { return {StatusCode::kUnauthenticated, std::move(message)}; }
-
 bool IsBearer(std::string_view text) {
   constexpr std::string_view kScheme = "bearer ";
   const auto same = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; };
@@ -23,13 +21,13 @@ bool IsBearer(std::string_view text) {
 Result<std::optional<std::string>> CredentialsOf(const std::map<std::string, std::string>& headers) {
   std::optional<std::string> found;
   if (const auto header = headers.find("authorization"); header != headers.end() && !header->second.empty()) {
-    if (!IsBearer(header->second)) return Error(Bad("the Authorization header must be 'Bearer KEY'"));
+    if (!IsBearer(header->second)) return Error(UnauthenticatedError("the Authorization header must be 'Bearer KEY'"));
     const size_t start = header->second.find_first_not_of(' ', 7);
     found = start == std::string::npos ? "" : header->second.substr(start);
   }
   if (const auto header = headers.find("x-api-key"); header != headers.end() && !header->second.empty()) {
     if (found && *found != header->second) {
-      return Error(Bad("Authorization and x-api-key carry two different keys; send one"));
+      return Error(UnauthenticatedError("Authorization and x-api-key carry two different keys; send one"));
     }
     found = header->second;
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/hash.h"
+
 namespace surety::http {
 namespace {
 
@@ -56,10 +58,7 @@ size_t BodyDecoder::Feed(std::string_view bytes) {
 }
 
 void BodyDecoder::TakeSizeDigit(char c) {
-  int digit = -1;
-  if (c >= '0' && c <= '9') digit = c - '0';
-  if (c >= 'a' && c <= 'f') digit = c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') digit = c - 'A' + 10;
+  const int digit = HexDigitValue(c);
   if (digit < 0) {
     const bool ends = c == '\r' || c == ';' || c == ' ' || c == '\t';
     if (n_digits_ == 0 || !ends) return Fail(400, "bad_request", "a chunk's size is a hexadecimal number");

@@ -23,10 +23,10 @@ void CallSafely(const std::function<void()>& callback) {
   }
 }
 
-class Writer : public ResponseWriter {
+class ExchangeWriter : public ResponseWriter {
  public:
-  explicit Writer(std::shared_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
-  ~Writer() override { exchange_->Abandon(); }
+  explicit ExchangeWriter(std::shared_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
+  ~ExchangeWriter() override { exchange_->Abandon(); }
 
   void Send(int status, std::string_view content_type, std::string body, HeaderList headers) override {
     exchange_->Send(status, content_type, std::move(body), std::move(headers));
@@ -45,7 +45,7 @@ class Writer : public ResponseWriter {
 }  // namespace
 
 std::shared_ptr<ResponseWriter> Exchange::MakeWriter(std::shared_ptr<Exchange> exchange) {
-  return std::make_shared<Writer>(std::move(exchange));
+  return std::make_shared<ExchangeWriter>(std::move(exchange));
 }
 
 std::string Exchange::Head(int status, std::string_view content_type, const HeaderList& headers, int64_t length) {

@@ -66,7 +66,7 @@ PKey FromParams(const char* type, OSSL_PARAM_BLD* builder) {
 }
 
 // The decoded member; an error names it.
-Result<std::string> Member(const json::object& jwk, const char* name) {
+Result<std::string> JwkMember(const json::object& jwk, const char* name) {
   const json::value* value = jwk.if_contains(name);
   if (value == nullptr || !value->is_string()) {
     return Error(InvalidArgumentError("'" + std::string(name) + "' is missing or no text"));
@@ -79,8 +79,8 @@ Result<std::string> Member(const json::object& jwk, const char* name) {
 }
 
 Result<PKey> ReadRsa(const json::object& jwk) {
-  SURETY_ASSIGN_OR_RETURN(const std::string modulus, Member(jwk, "n"));
-  SURETY_ASSIGN_OR_RETURN(const std::string exponent, Member(jwk, "e"));
+  SURETY_ASSIGN_OR_RETURN(const std::string modulus, JwkMember(jwk, "n"));
+  SURETY_ASSIGN_OR_RETURN(const std::string exponent, JwkMember(jwk, "e"));
   if (modulus.size() > kMaxRsaBits / 8 || exponent.size() > 8) {
     return Error(InvalidArgumentError("an RSA key larger than " + std::to_string(kMaxRsaBits) + " bits"));
   }
@@ -100,8 +100,8 @@ Result<PKey> ReadRsa(const json::object& jwk) {
 }
 
 Result<PKey> ReadP256(const json::object& jwk) {
-  SURETY_ASSIGN_OR_RETURN(const std::string x, Member(jwk, "x"));
-  SURETY_ASSIGN_OR_RETURN(const std::string y, Member(jwk, "y"));
+  SURETY_ASSIGN_OR_RETURN(const std::string x, JwkMember(jwk, "x"));
+  SURETY_ASSIGN_OR_RETURN(const std::string y, JwkMember(jwk, "y"));
   if (x.size() != kCoordinateBytes || y.size() != kCoordinateBytes) {
     return Error(InvalidArgumentError("'x' and 'y' of P-256 hold 32 bytes each"));
   }
@@ -148,8 +148,6 @@ std::optional<std::string> EcdsaToDer(std::string_view raw) {
   OPENSSL_free(der);
   return out;
 }
-
-Status Bad(std::string message) { return {StatusCode::kUnauthenticated, std::move(message)}; }
 
 std::string TextOr(const json::object& object, const char* name, const char* absent) {
   const json::value* value = object.if_contains(name);
@@ -212,7 +210,7 @@ Result<Jwks> Jwks::Parse(std::string_view text, std::string_view path) {
     key->kid = TextOr(jwk, "kid", "");
     if (key->has_kid && key->kid.empty()) return Error(InvalidArgumentError(key_name + ": 'kid' is empty or no text"));
     if (type == "oct") {
-      auto secret = Member(jwk, "k");
+      auto secret = JwkMember(jwk, "k");
       if (!secret) return Error(secret.error().WithContext(key_name));
       if (secret->size() < kMinSecretBytes) {
         return Error(InvalidArgumentError(key_name + ": a secret of " + std::to_string(secret->size()) +
@@ -243,33 +241,37 @@ Result<const Jwks::Key*> Jwks::Select(std::string_view algorithm, const std::str
   for (const auto& key : keys_) {
     if (key->algorithm != algorithm) continue;
     if (kid != nullptr && !(key->has_kid && key->kid == *kid)) continue;
-    if (found != nullptr) return Error(Bad("the token names no key ('kid'), and several would fit"));
+    if (found != nullptr) return Error(UnauthenticatedError("the token names no key ('kid'), and several would fit"));
     found = key.get();
   }
   if (found == nullptr) {
-    return Error(Bad("no key of the set is for this token's 'alg' '" + Printable(algorithm, 20) + "'" +
+    return Error(UnauthenticatedError("no key of the set is for this token's 'alg' '" + Printable(algorithm, 20) + "'" +
                      (kid != nullptr ? " and 'kid' '" + Printable(*kid, 40) + "'" : "")));
   }
   return found;
 }
 
 Result<std::string> Jwks::Verify(std::string_view token) const {
-  if (token.size() > kMaxTokenBytes) return Error(Bad("the token is longer than 16 KiB"));
+  if (token.size() > kMaxTokenBytes) return Error(UnauthenticatedError("the token is longer than 16 KiB"));
   const size_t first = token.find('.');
   const size_t second = first == std::string_view::npos ? first : token.find('.', first + 1);
   if (second == std::string_view::npos || token.find('.', second + 1) != std::string_view::npos) {
-    return Error(Bad("the token has not three parts"));
+    return Error(UnauthenticatedError("the token has not three parts"));
   }
   const auto header_bytes = Base64UrlDecode(token.substr(0, first));
   const auto payload = Base64UrlDecode(token.substr(first + 1, second - first - 1));
   const auto signature = Base64UrlDecode(token.substr(second + 1));
-  if (!header_bytes || !payload || !signature) return Error(Bad("a part of the token is not base64url"));
+  if (!header_bytes || !payload || !signature) {
+    return Error(UnauthenticatedError("a part of the token is not base64url"));
+  }
   boost::system::error_code ec;
   const json::value header = json::parse(*header_bytes, ec);
-  if (ec || !header.is_object()) return Error(Bad("the token's header is no JSON object"));
+  if (ec || !header.is_object()) return Error(UnauthenticatedError("the token's header is no JSON object"));
   const json::object& fields = header.get_object();
-  if (fields.contains("crit")) return Error(Bad("the token's header has 'crit': no extension is understood"));
-  if (fields.contains("b64")) return Error(Bad("the token's header has 'b64', which is not understood"));
+  for (const char* extension : {"crit", "b64"}) {
+    if (!fields.contains(extension)) continue;
+    return Error(UnauthenticatedError("the token's header has '" + std::string(extension) + "': it is not understood"));
+  }
   const std::string kid = TextOr(fields, "kid", "");
   SURETY_ASSIGN_OR_RETURN(const Key* key, Select(TextOr(fields, "alg", ""), fields.contains("kid") ? &kid : nullptr));
   const std::string_view signed_part = token.substr(0, second);
@@ -282,7 +284,7 @@ Result<std::string> Jwks::Verify(std::string_view token) const {
     holds = PublicKeyHolds(key->key.get(), signed_part, *der);
   }
   ERR_clear_error();  // a failed check must not be read as an error of somebody's TLS connection
-  if (!holds) return Error(Bad("the token's signature does not hold"));
+  if (!holds) return Error(UnauthenticatedError("the token's signature does not hold"));
   return *payload;
 }
 

@@ -15,15 +15,13 @@ namespace {
 
 namespace json = boost::json;
 
-Status Bad(std::string message) { return {StatusCode::kUnauthenticated, std::move(message)}; }
-
 // A NumericDate: seconds, whole or not.
 Result<std::optional<double>> ReadTime(const json::object& claims, const char* name) {
   const json::value* value = claims.if_contains(name);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_number()) return Error(Bad("the token's '" + std::string(name) + "' is no number"));
+  if (!value->is_number()) return Error(UnauthenticatedError("the token's '" + std::string(name) + "' is no number"));
   const double seconds = value->to_number<double>();
-  if (!std::isfinite(seconds)) return Error(Bad("the token's '" + std::string(name) + "' is no time"));
+  if (!std::isfinite(seconds)) return Error(UnauthenticatedError("the token's '" + std::string(name) + "' is no time"));
   return seconds;
 }
 
@@ -32,17 +30,17 @@ Status CheckTimes(const json::object& claims, const JwtOptions& options, double 
   SURETY_ASSIGN_OR_RETURN(const auto expires, ReadTime(claims, "exp"));
   SURETY_ASSIGN_OR_RETURN(const auto not_before, ReadTime(claims, "nbf"));
   SURETY_ASSIGN_OR_RETURN(const auto issued, ReadTime(claims, "iat"));
-  if (!expires && options.require_expiry) return Bad("the token has no 'exp'");
-  if (expires && now >= *expires + leeway) return Bad("the token has expired");
-  if (not_before && now < *not_before - leeway) return Bad("the token is not valid yet ('nbf')");
-  if (issued && now < *issued - leeway) return Bad("the token was issued in the future ('iat')");
+  if (!expires && options.require_expiry) return UnauthenticatedError("the token has no 'exp'");
+  if (expires && now >= *expires + leeway) return UnauthenticatedError("the token has expired");
+  if (not_before && now < *not_before - leeway) return UnauthenticatedError("the token is not valid yet ('nbf')");
+  if (issued && now < *issued - leeway) return UnauthenticatedError("the token was issued in the future ('iat')");
   return OkStatus();
 }
 
 Status CheckAddressees(const json::object& claims, const JwtOptions& options) {
   const json::value* issuer = claims.if_contains("iss");
   if (issuer == nullptr || !issuer->is_string() || issuer->get_string() != options.issuer) {
-    return Bad("the token's issuer ('iss') is not the one configured");
+    return UnauthenticatedError("the token's issuer ('iss') is not the one configured");
   }
   const json::value* audience = claims.if_contains("aud");
   if (audience == nullptr && options.audience.empty()) return OkStatus();
@@ -51,7 +49,7 @@ Status CheckAddressees(const json::object& claims, const JwtOptions& options) {
   };
   const bool ours = audience != nullptr &&
                     (audience->is_array() ? std::ranges::any_of(audience->get_array(), is_ours) : is_ours(*audience));
-  return ours ? OkStatus() : Bad("the token is not for this server ('aud')");
+  return ours ? OkStatus() : UnauthenticatedError("the token is not for this server ('aud')");
 }
 
 }  // namespace
@@ -86,7 +84,7 @@ Result<Identity> JwtVerifier::Verify(std::string_view token) const {
   SURETY_ASSIGN_OR_RETURN(const std::string payload, keys_.Verify(token));
   boost::system::error_code ec;
   const json::value parsed = json::parse(payload, ec);
-  if (ec || !parsed.is_object()) return Error(Bad("the token's payload is no JSON object"));
+  if (ec || !parsed.is_object()) return Error(UnauthenticatedError("the token's payload is no JSON object"));
   const json::object& claims = parsed.get_object();
   SURETY_RETURN_IF_ERROR(CheckAddressees(claims, options_));
   SURETY_RETURN_IF_ERROR(CheckTimes(claims, options_, static_cast<double>(clock_->WallNanos()) * 1e-9));
@@ -96,7 +94,7 @@ Result<Identity> JwtVerifier::Verify(std::string_view token) const {
   std::vector<std::string> present;
   if (const json::value* subject = claims.if_contains("sub")) {
     auto text = ReadText(*subject);
-    if (!text) return Error(Bad("the token's 'sub' " + text.error().message()));
+    if (!text) return Error(UnauthenticatedError("the token's 'sub' " + text.error().message()));
     identity.subject = *std::move(text);
     present.push_back("sub");
   }
@@ -105,13 +103,13 @@ Result<Identity> JwtVerifier::Verify(std::string_view token) const {
     const json::value* value = claims.if_contains(renamed == options_.claims.end() ? field : renamed->second);
     if (value == nullptr) continue;
     if (const Status status = ReadIdentityField(field, *value, identity); !status.ok()) {
-      return Error(Bad("the token's claim for " + status.message()));
+      return Error(UnauthenticatedError("the token's claim for " + status.message()));
     }
     present.push_back(field);
   }
   for (const std::string& field : options_.required) {
     if (std::ranges::find(present, field) == present.end()) {
-      return Error(Bad("the token has no claim for '" + field + "'"));
+      return Error(UnauthenticatedError("the token has no claim for '" + field + "'"));
     }
   }
   return identity;

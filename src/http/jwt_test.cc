@@ -9,7 +9,7 @@
 namespace surety::http {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // Keys and tokens of RFC 7515, appendices A.1 (HS256; RFC 7519, 3.1 has the same one), A.2 (RS256) and A.3 (ES256).
 const std::string kRfcPayload =
@@ -139,7 +139,7 @@ TEST(JwksTest, FilesAreCheckedWhenTheyAreRead) {
   EXPECT_EQ(GoodSet(Rsa(R"(,"use":"enc")") + "," + Ec(R"(,"key_ops":["verify"])")).size(), 1U);
 }
 
-class JwtTest : public testing::Test {
+class JwtTest : public ::testing::Test {
  protected:
   static constexpr int64_t kNow = 1'800'000'000;
 

@@ -89,6 +89,10 @@ void SendError(ResponseWriter& writer, const ApiError& error) {
   writer.Send(error.status, "application/json", ErrorBody(error), std::move(headers));
 }
 
+std::string ItemPath(std::string_view path, size_t index) {
+  return std::string(path) + "[" + std::to_string(index) + "]";
+}
+
 std::string Quoted(std::string_view text) {
   constexpr size_t kMaxBytes = 64;
   size_t length = std::min(text.size(), kMaxBytes);

@@ -39,6 +39,9 @@ std::string ErrorBody(const ApiError& error);
 // The error as the answer, with Retry-After and retry-after-ms where it has a time.
 void SendError(ResponseWriter& writer, const ApiError& error);
 
+// The path of an item: "messages[2]".
+std::string ItemPath(std::string_view path, size_t index);
+
 // `text` in quotes for a message: at most 64 bytes of it, control characters as '?'.
 std::string Quoted(std::string_view text);
 

@@ -8,13 +8,6 @@ namespace {
 
 namespace json = boost::json;
 
-std::string At(std::string_view path, size_t index) { return std::string(path) + "[" + std::to_string(index) + "]"; }
-
-std::unexpected<ApiError> WrongType(const std::string& path, std::string_view wanted, const json::value& value) {
-  return BadField(path, path + " must be " + std::string(wanted) + ", but is " + std::string(TypeName(value)),
-                  "invalid_type");
-}
-
 // A member that must be a string; `required`: and must be there.
 Parsed<std::string> Text(const json::object& object, std::string_view name, const std::string& path, bool required) {
   const json::value* value = Member(object, name);
@@ -101,7 +94,7 @@ Parsed<void> MapAssistant(const json::object& message, const std::string& path, 
   if (!calls->is_array()) return WrongType(where, "an array", *calls);
   json::array list;
   for (size_t i = 0; i < calls->get_array().size(); ++i) {
-    auto call = MapToolCall(calls->get_array()[i], At(where, i));
+    auto call = MapToolCall(calls->get_array()[i], ItemPath(where, i));
     if (!call) return std::unexpected(call.error());
     list.emplace_back(*std::move(call));
   }
@@ -219,7 +212,7 @@ Parsed<std::string> MapContent(const json::value& content, const std::string& pa
   if (!content.is_array()) return WrongType(path, "a string or an array of parts", content);
   std::string text;
   for (size_t i = 0; i < content.get_array().size(); ++i) {
-    auto part = MapPart(content.get_array()[i], At(path, i));
+    auto part = MapPart(content.get_array()[i], ItemPath(path, i));
     if (!part) return part;
     if (i > 0) text += '\n';
     text += *part;
@@ -231,7 +224,7 @@ Parsed<json::array> MapMessages(const json::array& messages, const std::string& 
   json::array mapped;
   mapped.reserve(messages.size());
   for (size_t i = 0; i < messages.size(); ++i) {
-    auto message = MapMessage(messages[i], At(path, i));
+    auto message = MapMessage(messages[i], ItemPath(path, i));
     if (!message) return std::unexpected(message.error());
     mapped.emplace_back(*std::move(message));
   }
@@ -242,7 +235,7 @@ Parsed<json::array> MapItems(const json::array& items, const std::string& path) 
   json::array mapped;
   if (items.empty()) return BadField(path, path + " is empty; it needs at least one item");
   for (size_t i = 0; i < items.size(); ++i) {
-    auto message = MapItem(items[i], At(path, i));
+    auto message = MapItem(items[i], ItemPath(path, i));
     if (!message) return std::unexpected(message.error());
     // Calls of one turn, and a text in front of them, are one message.
     if (!mapped.empty() && message->contains("tool_calls") && mapped.back().as_object()["role"] == "assistant") {

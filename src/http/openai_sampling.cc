@@ -12,8 +12,6 @@ namespace json = boost::json;
 
 constexpr size_t kMaxStops = 32;
 
-std::string At(std::string_view path, size_t index) { return std::string(path) + "[" + std::to_string(index) + "]"; }
-
 Parsed<void> MapStop(const json::object& body, api::GenerationRequest& request) {
   const json::value* stop = Member(body, "stop");
   if (stop == nullptr) return {};
@@ -33,7 +31,7 @@ Parsed<void> MapStop(const json::object& body, api::GenerationRequest& request) 
     return BadField("stop", "stop has " + std::to_string(list.size()) + " texts, but must have at most 32");
   }
   for (size_t i = 0; i < list.size(); ++i) {
-    if (auto ok = add(list[i], At("stop", i)); !ok) return ok;
+    if (auto ok = add(list[i], ItemPath("stop", i)); !ok) return ok;
   }
   return {};
 }
@@ -170,12 +168,12 @@ Parsed<std::vector<api::TokenId>> MapTokens(const json::array& array, const std:
   for (size_t i = 0; i < array.size(); ++i) {
     int64_t id;
     if (!array[i].is_number()) {
-      return BadField(At(path, i), At(path, i) + " must be a token id, but is " + std::string(TypeName(array[i])),
-                      "invalid_type");
+      const std::string where = ItemPath(path, i);
+      return BadField(where, where + " must be a token id, but is " + std::string(TypeName(array[i])), "invalid_type");
     }
     if (!WholeNumber(array[i], id) || id < 0 || id >= vocab_size) {
-      return BadField(At(path, i), At(path, i) + " is " + json::serialize(array[i]) +
-                                       ", but the vocabulary has ids 0 to " + std::to_string(vocab_size - 1));
+      return BadField(ItemPath(path, i), ItemPath(path, i) + " is " + json::serialize(array[i]) +
+                                           ", but the vocabulary has ids 0 to " + std::to_string(vocab_size - 1));
     }
     tokens.push_back(static_cast<api::TokenId>(id));
   }

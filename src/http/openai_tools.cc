@@ -10,11 +10,6 @@ namespace {
 
 namespace json = boost::json;
 
-std::unexpected<ApiError> WrongType(const std::string& path, std::string_view wanted, const json::value& value) {
-  return BadField(path, path + " must be " + std::string(wanted) + ", but is " + std::string(TypeName(value)),
-                  "invalid_type");
-}
-
 bool IsFunctionName(std::string_view name) {
   return !name.empty() && name.size() <= 64 && std::ranges::all_of(name, [](unsigned char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';

@@ -44,7 +44,7 @@ TEST(OpsRoutesTest, HealthFollowsTheBackendAndMetricsAreExposed) {
   EXPECT_EQ(ask("/version").body, R"({"version":"1.2.3"})");
   const RawResponse metrics = ask("/metrics");
   EXPECT_EQ(metrics.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
-  EXPECT_THAT(metrics.body, testing::HasSubstr("# TYPE surety_http_requests_total counter"));
+  EXPECT_THAT(metrics.body, ::testing::HasSubstr("# TYPE surety_http_requests_total counter"));
   (*server)->Stop(100);
 }
 

@@ -200,6 +200,11 @@ Parsed<void> CheckMembers(const json::object& object, std::string_view path,
   return {};
 }
 
+std::unexpected<ApiError> WrongType(const std::string& path, std::string_view wanted, const json::value& value) {
+  return BadField(path, path + " must be " + std::string(wanted) + ", but is " + std::string(TypeName(value)),
+                  "invalid_type");
+}
+
 std::string_view TypeName(const json::value& value) {
   switch (value.kind()) {
     case json::kind::null: return "null";

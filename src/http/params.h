@@ -60,6 +60,8 @@ Parsed<void> CheckMembers(const boost::json::object& object, std::string_view pa
 
 // "a number", "an array"
 std::string_view TypeName(const boost::json::value& value);
+// "<path> must be <wanted>, but is <the value's type>".
+std::unexpected<ApiError> WrongType(const std::string& path, std::string_view wanted, const boost::json::value& value);
 
 // Readers of bodies that CheckParameters passed; null where absent.
 const boost::json::value* Member(const boost::json::object& object, std::string_view name);

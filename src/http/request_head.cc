@@ -10,21 +10,14 @@
 namespace surety::http {
 namespace {
 
-int HexValue(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
 Result<std::string> PercentDecode(std::string_view text, bool plus_is_space) {
   std::string out;
   out.reserve(text.size());
   for (size_t i = 0; i < text.size(); ++i) {
     char c = text[i];
     if (c == '%') {
-      const int high = i + 2 < text.size() ? HexValue(text[i + 1]) : -1;
-      const int low = i + 2 < text.size() ? HexValue(text[i + 2]) : -1;
+      const int high = i + 2 < text.size() ? HexDigitValue(text[i + 1]) : -1;
+      const int low = i + 2 < text.size() ? HexDigitValue(text[i + 2]) : -1;
       if (high < 0 || low < 0) {
         return Error(InvalidArgumentError("'%' in the URL is followed by two hexadecimal digits, not by '" +
                                           Printable(text.substr(i + 1, 2)) + "'"));

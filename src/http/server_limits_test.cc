@@ -60,7 +60,7 @@ TEST(ServerLimitsTest, BodiesOverTheLimitGet413WhetherCountedOrChunked) {
   ASSERT_TRUE(chunked.Send(request));
   const RawResponse response = chunked.Read();
   EXPECT_EQ(response.status, 413);
-  EXPECT_THAT(response.body, testing::HasSubstr("request_too_large"));
+  EXPECT_THAT(response.body, ::testing::HasSubstr("request_too_large"));
   EXPECT_EQ(server.n_calls(), 1);
 }
 
@@ -110,7 +110,7 @@ TEST(ServerLimitsTest, ConnectionsOverTheLimitGet503) {
   const RawResponse response = refused.Read();
   EXPECT_EQ(response.status, 503);
   EXPECT_EQ(response.headers.at("retry-after"), "1");
-  EXPECT_THAT(response.body, testing::HasSubstr("too_many_connections"));
+  EXPECT_THAT(response.body, ::testing::HasSubstr("too_many_connections"));
   EXPECT_TRUE(refused.AtEnd(3000));
   refused.Close();
   clients.pop_back();
@@ -182,7 +182,7 @@ TEST(ServerLimitsTest, IdleConnectionsAreClosedAndStreamsAreNot) {
   std::this_thread::sleep_for(milliseconds(200));
   EXPECT_TRUE(writer->Write("data: still here\n\n"));
   writer->FinishStream();
-  EXPECT_THAT(stream.Read().body, testing::HasSubstr("still here"));
+  EXPECT_THAT(stream.Read().body, ::testing::HasSubstr("still here"));
 }
 
 TEST(ServerLimitsTest, AClientThatLeavesIsNoticedWithinMilliseconds) {
@@ -314,7 +314,7 @@ TEST(ServerLimitsTest, StopLetsAnswersEndAndRefusesNewConnections) {
   writer->FinishStream();
   const RawResponse response = stream.Read();
   EXPECT_TRUE(response.complete);
-  EXPECT_THAT(response.body, testing::HasSubstr("end"));
+  EXPECT_THAT(response.body, ::testing::HasSubstr("end"));
   stream.Close();
   stopper.join();
   EXPECT_EQ(server.n_disconnects(), 0);

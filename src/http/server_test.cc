@@ -13,7 +13,7 @@
 namespace surety::http {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // The four members of OpenAI's error object, and nothing else.
 void ExpectError(const RawResponse& response, int status, const std::string& code) {
@@ -48,7 +48,7 @@ TEST(ServerTest, AnswersAndKeepsTheConnection) {
     EXPECT_EQ(response.headers.at("content-length"), "5");
     EXPECT_EQ(response.headers.at("content-type"), "text/plain");
     EXPECT_TRUE(response.headers.contains("date"));
-    EXPECT_THAT(response.headers.at("x-request-id"), testing::StartsWith("req_"));
+    EXPECT_THAT(response.headers.at("x-request-id"), ::testing::StartsWith("req_"));
     EXPECT_FALSE(response.headers.contains("connection"));
   }
   EXPECT_EQ(server.server().n_connections(), 1);
@@ -143,7 +143,7 @@ TEST(ServerTest, RequestIdsOfTheCallerAreKeptIfTheyAreSane) {
   EXPECT_EQ(Ask(server.port(), MakeRequest("GET", "/hello", "X-Request-ID: my-1.2:3\r\n")).headers.at("x-request-id"),
             "my-1.2:3");
   EXPECT_THAT(Ask(server.port(), MakeRequest("GET", "/hello", "x-request-id: a b\r\n")).headers.at("x-request-id"),
-              testing::StartsWith("req_"));
+              ::testing::StartsWith("req_"));
 }
 
 TEST(ServerTest, ListenersHaveTheirOwnRoutesAndRoles) {

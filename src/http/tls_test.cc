@@ -21,7 +21,7 @@
 namespace surety::http {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class TlsClient {
  public:
@@ -85,7 +85,7 @@ class TlsClient {
   bool connected_ = false;
 };
 
-class TlsTest : public testing::Test {
+class TlsTest : public ::testing::Test {
  protected:
   TestServer::Options Options() const {
     TestServer::Options options;
@@ -101,7 +101,7 @@ class TlsTest : public testing::Test {
 
 TEST_F(TlsTest, AnswersOverTls12And13AndSpeaksHttp11) {
   TestServer server(Options());
-  EXPECT_THAT(server.server().url("api"), testing::StartsWith("https://127.0.0.1:"));
+  EXPECT_THAT(server.server().url("api"), ::testing::StartsWith("https://127.0.0.1:"));
   for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
     TlsClient client(server.port(), pair_.certificate, version);
     ASSERT_TRUE(client.connected());
@@ -118,7 +118,7 @@ TEST_F(TlsTest, AnswersOverTls12And13AndSpeaksHttp11) {
     EXPECT_THAT(client.ReadUntil("\r\n0\r\n\r\n"), HasSubstr("piece 99"));
     const std::string body(200'000, 'b');
     client.Send(MakeRequest("POST", "/echo", "Connection: close\r\n", body));
-    EXPECT_THAT(client.ReadUntil("no such text"), testing::EndsWith(body));
+    EXPECT_THAT(client.ReadUntil("no such text"), ::testing::EndsWith(body));
     EXPECT_EQ(SSL_get_shutdown(client.ssl()) & SSL_RECEIVED_SHUTDOWN, SSL_RECEIVED_SHUTDOWN) << "a clean end";
   }
 }

@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const std::string kData = SURETY_TESTDATA;
+const std::string kTestData = SURETY_TESTDATA;
 
 std::unique_ptr<ModelSource> OpenOrFail(const std::string& path) {
   auto source = OpenModelSource(FileSystem::Real(), path);
@@ -48,7 +48,7 @@ Status ErrorOf(MemoryFiles& files, const std::string& path = "/m") {
 
 TEST(HfModelTest, EveryTinyModelOpens) {
   int n = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(kData + "/tiny")) {
+  for (const auto& entry : std::filesystem::directory_iterator(kTestData + "/tiny")) {
     if (!entry.is_directory()) continue;
     SCOPED_TRACE(entry.path().string());
     const auto source = OpenOrFail(entry.path().string());
@@ -62,7 +62,7 @@ TEST(HfModelTest, EveryTinyModelOpens) {
 }
 
 TEST(HfModelTest, DeepSeekV3IsMappedAsPublished) {
-  const auto source = OpenOrFail(kData + "/tiny/deepseek_v3");
+  const auto source = OpenOrFail(kTestData + "/tiny/deepseek_v3");
   ASSERT_NE(source, nullptr);
   const ModelConfig& c = source->config();
   EXPECT_EQ(c.architecture, "deepseek2");
@@ -81,7 +81,7 @@ TEST(HfModelTest, DeepSeekV3IsMappedAsPublished) {
 }
 
 TEST(HfModelTest, GemmaKeepsItsPeculiarities) {
-  const auto source = OpenOrFail(kData + "/tiny/gemma3");
+  const auto source = OpenOrFail(kTestData + "/tiny/gemma3");
   ASSERT_NE(source, nullptr);
   const ModelConfig& c = source->config();
   EXPECT_EQ(c.norm_weight_offset, 1.0f);
@@ -98,8 +98,8 @@ TEST(HfModelTest, GemmaKeepsItsPeculiarities) {
 }
 
 TEST(HfModelTest, EncoderPoolingComesFromItsModules) {
-  const auto mean = OpenOrFail(kData + "/tiny/bert");
-  const auto cls = OpenOrFail(kData + "/tiny/bert-cls");
+  const auto mean = OpenOrFail(kTestData + "/tiny/bert");
+  const auto cls = OpenOrFail(kTestData + "/tiny/bert-cls");
   ASSERT_TRUE(mean != nullptr && cls != nullptr);
   EXPECT_EQ(mean->config().pooling, Pooling::kMean);
   EXPECT_EQ(cls->config().pooling, Pooling::kCls);
@@ -108,15 +108,15 @@ TEST(HfModelTest, EncoderPoolingComesFromItsModules) {
 }
 
 TEST(HfModelTest, OneFileOpensLikeItsFolder) {
-  const auto source = OpenOrFail(kData + "/tiny/llama/model.safetensors");
+  const auto source = OpenOrFail(kTestData + "/tiny/llama/model.safetensors");
   ASSERT_NE(source, nullptr);
   EXPECT_EQ(source->config().architecture, "llama");
   EXPECT_FALSE(source->config().rope.interleaved);
 }
 
 TEST(HfModelTest, ShardsFollowTheIndex) {
-  MemoryFiles files = CopyOf(kData + "/tiny/mistral");
-  if (!files.Exists("/m/model.safetensors.index.json")) files = CopyOf(kData + "/tiny/llama-sharded");
+  MemoryFiles files = CopyOf(kTestData + "/tiny/mistral");
+  if (!files.Exists("/m/model.safetensors.index.json")) files = CopyOf(kTestData + "/tiny/llama-sharded");
   ASSERT_TRUE(files.Exists("/m/model.safetensors.index.json"));
   EXPECT_TRUE(ErrorOf(files).ok()) << ErrorOf(files).ToString();
   std::string& index = files.files["/m/model.safetensors.index.json"];
@@ -137,7 +137,7 @@ TEST(HfModelTest, ShardsFollowTheIndex) {
 }
 
 TEST(HfModelTest, MismatchesNameTheTensorAndBothShapes) {
-  MemoryFiles files = CopyOf(kData + "/tiny/llama3");
+  MemoryFiles files = CopyOf(kTestData + "/tiny/llama3");
   std::string& config = files.files["/m/config.json"];
   const std::string good = config;
   Replace(config, "\"intermediate_size\": 64", "\"intermediate_size\": 96");
@@ -160,7 +160,7 @@ TEST(HfModelTest, MismatchesNameTheTensorAndBothShapes) {
 }
 
 TEST(HfModelTest, MissingKeysAndUnknownTypesNameTheFile) {
-  MemoryFiles files = CopyOf(kData + "/tiny/llama");
+  MemoryFiles files = CopyOf(kTestData + "/tiny/llama");
   std::string& config = files.files["/m/config.json"];
   const std::string good = config;
   for (const char* key : {"hidden_size", "num_attention_heads", "vocab_size", "rms_norm_eps", "model_type"}) {
@@ -181,7 +181,7 @@ TEST(HfModelTest, MissingKeysAndUnknownTypesNameTheFile) {
 }
 
 TEST(HfModelTest, PickledWeightsAreRefusedWithTheReason) {
-  MemoryFiles files = CopyOf(kData + "/tiny/llama");
+  MemoryFiles files = CopyOf(kTestData + "/tiny/llama");
   files.files["/m/pytorch_model.bin"] = files.files["/m/model.safetensors"];
   files.files.erase("/m/model.safetensors");
   files.files.erase("/m/reference.safetensors");
@@ -189,7 +189,7 @@ TEST(HfModelTest, PickledWeightsAreRefusedWithTheReason) {
 }
 
 TEST(HfModelTest, ChatTemplateFilesInOrder) {
-  MemoryFiles files = CopyOf(kData + "/tiny/llama");
+  MemoryFiles files = CopyOf(kTestData + "/tiny/llama");
   const auto chat = [&] { return (*OpenModelSource(files, "/m"))->chat_template(); };
   EXPECT_EQ(chat(), "");
   files.files["/m/tokenizer_config.json"] =
@@ -207,7 +207,7 @@ TEST(HfModelTest, ChatTemplateFilesInOrder) {
 }
 
 TEST(HfModelTest, EndTokensOutsideTheVocabularyAreRefused) {
-  MemoryFiles files = CopyOf(kData + "/tiny/llama");
+  MemoryFiles files = CopyOf(kTestData + "/tiny/llama");
   files.files["/m/generation_config.json"] = R"({"eos_token_id":[2,256],"temperature":0.6,"top_k":20})";
   EXPECT_THAT(ErrorOf(files).message(), HasSubstr("end token 256 is not in the vocabulary of 256"));
   files.files["/m/generation_config.json"] = R"({"eos_token_id":[2,7],"temperature":0.6,"top_k":20})";
@@ -219,7 +219,7 @@ TEST(HfModelTest, EndTokensOutsideTheVocabularyAreRefused) {
 }
 
 TEST(HfModelTest, DigestDependsOnWeightsAndConfiguration) {
-  MemoryFiles files = CopyOf(kData + "/tiny/llama");
+  MemoryFiles files = CopyOf(kTestData + "/tiny/llama");
   const auto digest = [&] { return *(*OpenModelSource(files, "/m"))->Digest(); };
   const std::string before = digest();
   EXPECT_EQ(before.size(), 64u);
@@ -248,7 +248,7 @@ TEST(HfNamesTest, OldLayerNormNamesAndPrefixesAreKnown) {
 
 TEST(GgufModelTest, EveryTinyModelOpens) {
   int n = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(kData + "/gguf")) {
+  for (const auto& entry : std::filesystem::directory_iterator(kTestData + "/gguf")) {
     if (entry.path().extension() != ".gguf") continue;
     SCOPED_TRACE(entry.path().string());
     const auto source = OpenOrFail(entry.path().string());
@@ -263,7 +263,7 @@ TEST(GgufModelTest, EveryTinyModelOpens) {
   EXPECT_GE(n, 7);
 }
 
-class RealModelTest : public testing::Test {
+class RealModelTest : public ::testing::Test {
  protected:
   // Empty (and the test skipped) if the model is not on this machine.
   static std::string PathOf(const std::string& name) {
@@ -320,8 +320,8 @@ TEST(OpenModelSourceTest, OtherThingsAreRefused) {
   FileSystem& files = FileSystem::Real();
   EXPECT_EQ(OpenModelSource(files, "/no/such/model").error().code(), StatusCode::kNotFound);
   EXPECT_EQ(OpenModelSource(files, "/no/such/model.safetensors").error().code(), StatusCode::kNotFound);
-  EXPECT_EQ(OpenModelSource(files, kData).error().code(), StatusCode::kInvalidArgument);
-  const auto other = OpenModelSource(files, kData + "/text/README.md");
+  EXPECT_EQ(OpenModelSource(files, kTestData).error().code(), StatusCode::kInvalidArgument);
+  const auto other = OpenModelSource(files, kTestData + "/text/README.md");
   ASSERT_FALSE(other.has_value());
   EXPECT_EQ(other.error().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(other.error().message(), HasSubstr("neither a GGUF file"));

@@ -8,7 +8,7 @@
 namespace surety {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 KvLayout Layout(int layers, int heads, int k_dim, int v_dim, KvType type = KvType::kBF16, bool latent = false) {
   KvLayout layout;

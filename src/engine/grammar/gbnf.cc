@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash.h"
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/grammar_builder.h"
 #include "model/tokenizer/unicode.h"
@@ -14,17 +15,10 @@
 namespace surety::engine {
 namespace {
 
-constexpr int kMaxRepeat = 100'000;
+constexpr int kMaxGbnfRepeat = 100'000;
 
 bool IsNameChar(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
-}
-
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
 }
 
 class GbnfParser {
@@ -272,7 +266,7 @@ class GbnfParser {
     }
     uint32_t value = 0;
     for (int i = 0; i < n_digits; ++i, ++pos_) {
-      const int digit = HexDigit(peek());
+      const int digit = HexDigitValue(peek());
       if (digit < 0) return Error(At(place, "this escape needs " + std::to_string(n_digits) + " hexadecimal digits"));
       value = (value << 4) | static_cast<uint32_t>(digit);
     }
@@ -342,7 +336,7 @@ class GbnfParser {
     int value = 0;
     while (peek() >= '0' && peek() <= '9') {
       value = value * 10 + (source_[pos_++] - '0');
-      if (value > kMaxRepeat) return Error(At(place, "at most " + std::to_string(kMaxRepeat) + " repetitions"));
+      if (value > kMaxGbnfRepeat) return Error(At(place, "at most " + std::to_string(kMaxGbnfRepeat) + " repetitions"));
     }
     if (pos_ == place) return Error(At(place, "expected a number of repetitions"));
     return value;

@@ -26,21 +26,21 @@ json::value Golden() {
   return json::parse(text.str(), {}, options);
 }
 
-bool Accepts(ParseStates& states, std::string_view text) {
+bool AcceptsText(ParseStates& states, std::string_view text) {
   ParseStates::Id id = states.IdOf(states.start());
   for (const char c : text) id = states.Step(id, static_cast<uint8_t>(c));
   return states.state(id)->complete;
 }
 
-bool Matches(std::string_view schema, std::string_view text) {
+bool SchemaAccepts(std::string_view schema, std::string_view text) {
   const auto grammar = CompileJsonSchema(json::parse(schema));
   EXPECT_TRUE(grammar.has_value()) << schema << "\n" << grammar.error().message();
   if (!grammar) return false;
   ParseStates states(*grammar);
-  return Accepts(states, text);
+  return AcceptsText(states, text);
 }
 
-std::string ErrorOf(std::string_view schema) {
+std::string SchemaError(std::string_view schema) {
   const auto grammar = CompileJsonSchema(json::parse(schema));
   if (grammar) return "";
   EXPECT_EQ(grammar.error().code(), StatusCode::kInvalidArgument);
@@ -63,7 +63,7 @@ TEST(JsonSchemaTest, AgreesWithJsonschemaOnRandomSchemas) {
     ParseStates states(*grammar);
     for (const json::value& test : item.at("tests").as_array()) {
       const std::string_view text = test.as_array()[0].as_string();
-      EXPECT_EQ(Accepts(states, text), test.as_array()[1].as_int64() == 1) << item.at("schema") << "\n" << text;
+      EXPECT_EQ(AcceptsText(states, text), test.as_array()[1].as_int64() == 1) << item.at("schema") << "\n" << text;
       ++n_tests;
     }
   }
@@ -85,7 +85,7 @@ TEST(JsonSchemaTest, TheOfficialSuiteIsFollowedOrTheSchemaRefused) {
     ParseStates states(*grammar);
     for (const json::value& test : item.at("tests").as_array()) {
       const json::array& t = test.as_array();
-      const bool accepted = Accepts(states, t[0].as_string());
+      const bool accepted = AcceptsText(states, t[0].as_string());
       if (accepted) {
         EXPECT_TRUE(t[1].as_bool()) << item.at("file") << item.at("schema") << t[0];
       }
@@ -130,45 +130,45 @@ TEST(JsonSchemaTest, RefusesWhatItCannotEnforceWithItsPointer) {
       {R"([])", "#: must be an object, true or false"},
   };
   for (const auto& [schema, message] : cases) {
-    EXPECT_NE(ErrorOf(schema).find(message), std::string::npos) << schema << "\n" << ErrorOf(schema);
+    EXPECT_NE(SchemaError(schema).find(message), std::string::npos) << schema << "\n" << SchemaError(schema);
   }
 }
 
 TEST(JsonSchemaTest, MembersComeInTheSchemasOrder) {
   constexpr std::string_view kSchema =
       R"({"type": "object", "properties": {"b": {"type": "null"}, "a": {"type": "null"}}, "required": ["b", "a"]})";
-  EXPECT_TRUE(Matches(kSchema, R"({"b": null, "a": null})"));
-  EXPECT_TRUE(Matches(kSchema, "{\n  \"b\": null,\n  \"a\": null\n}"));
-  EXPECT_FALSE(Matches(kSchema, R"({"a": null, "b": null})"));
-  EXPECT_FALSE(Matches(kSchema, R"({"b": null})"));
-  EXPECT_FALSE(Matches(kSchema, R"({"b": null, "a": null, "a": null})"));
+  EXPECT_TRUE(SchemaAccepts(kSchema, R"({"b": null, "a": null})"));
+  EXPECT_TRUE(SchemaAccepts(kSchema, "{\n  \"b\": null,\n  \"a\": null\n}"));
+  EXPECT_FALSE(SchemaAccepts(kSchema, R"({"a": null, "b": null})"));
+  EXPECT_FALSE(SchemaAccepts(kSchema, R"({"b": null})"));
+  EXPECT_FALSE(SchemaAccepts(kSchema, R"({"b": null, "a": null, "a": null})"));
 }
 
 TEST(JsonSchemaTest, FurtherMembersCannotStandForDeclaredOnes) {
   constexpr std::string_view kSchema =
       R"({"type": "object", "properties": {"ab": {"type": "null"}}, "additionalProperties": {"type": "boolean"}})";
-  EXPECT_TRUE(Matches(kSchema, R"({"ab":null,"a":true,"abc":false})"));
-  EXPECT_FALSE(Matches(kSchema, R"({"ab":true})"));
-  EXPECT_FALSE(Matches(kSchema, R"({"a":true,"ab":true})"));
-  EXPECT_FALSE(Matches(kSchema, R"({"\u0061b":true})"));  // the same name, spelt otherwise
+  EXPECT_TRUE(SchemaAccepts(kSchema, R"({"ab":null,"a":true,"abc":false})"));
+  EXPECT_FALSE(SchemaAccepts(kSchema, R"({"ab":true})"));
+  EXPECT_FALSE(SchemaAccepts(kSchema, R"({"a":true,"ab":true})"));
+  EXPECT_FALSE(SchemaAccepts(kSchema, R"({"\u0061b":true})"));  // the same name, spelt otherwise
 }
 
 TEST(JsonSchemaTest, StringsAreValidJson) {
-  EXPECT_TRUE(Matches(R"({"type": "string"})", R"("\ud83d\ude00 \u00e9 \n")"));
-  EXPECT_FALSE(Matches(R"({"type": "string"})", R"("\ud83d")"));
-  EXPECT_FALSE(Matches(R"({"type": "string"})", R"("\ude00")"));
-  EXPECT_FALSE(Matches(R"({"type": "string"})", "\"\n\""));
-  EXPECT_FALSE(Matches(R"({"type": "string"})", "\"\xFF\""));
-  EXPECT_TRUE(Matches(R"({"type": "string", "maxLength": 1})", R"("\ud83d\ude00")"));
-  EXPECT_FALSE(Matches(R"({"type": "string", "maxLength": 1})", R"("\u0061b")"));
+  EXPECT_TRUE(SchemaAccepts(R"({"type": "string"})", R"("\ud83d\ude00 \u00e9 \n")"));
+  EXPECT_FALSE(SchemaAccepts(R"({"type": "string"})", R"("\ud83d")"));
+  EXPECT_FALSE(SchemaAccepts(R"({"type": "string"})", R"("\ude00")"));
+  EXPECT_FALSE(SchemaAccepts(R"({"type": "string"})", "\"\n\""));
+  EXPECT_FALSE(SchemaAccepts(R"({"type": "string"})", "\"\xFF\""));
+  EXPECT_TRUE(SchemaAccepts(R"({"type": "string", "maxLength": 1})", R"("\ud83d\ude00")"));
+  EXPECT_FALSE(SchemaAccepts(R"({"type": "string", "maxLength": 1})", R"("\u0061b")"));
 }
 
 TEST(JsonSchemaTest, RecursiveSchemasWork) {
   constexpr std::string_view kTree = R"({"$defs": {"node": {"type": "object", "properties": {
       "value": {"type": "integer"}, "children": {"type": "array", "items": {"$ref": "#/$defs/node"}}},
       "required": ["value"], "additionalProperties": false}}, "$ref": "#/$defs/node"})";
-  EXPECT_TRUE(Matches(kTree, R"({"value": 1, "children": [{"value": 2, "children": [{"value": 3}]}]})"));
-  EXPECT_FALSE(Matches(kTree, R"({"value": 1, "children": [{"value": 2, "children": [{}]}]})"));
+  EXPECT_TRUE(SchemaAccepts(kTree, R"({"value": 1, "children": [{"value": 2, "children": [{"value": 3}]}]})"));
+  EXPECT_FALSE(SchemaAccepts(kTree, R"({"value": 1, "children": [{"value": 2, "children": [{}]}]})"));
 }
 
 TEST(JsonSchemaTest, DeepAndWideSchemasAreRefusedNotFollowed) {
@@ -186,28 +186,28 @@ TEST(JsonSchemaTest, DeepAndWideSchemasAreRefusedNotFollowed) {
   ASSERT_FALSE(grammar.has_value());
   EXPECT_NE(grammar.error().message().find("too large to compile"), std::string::npos);
   EXPECT_NE(
-      ErrorOf(R"j({"type": "string", "pattern": ")j" + std::string(50'000, '(') + R"j("})j").find("groups within"),
+      SchemaError(R"j({"type": "string", "pattern": ")j" + std::string(50'000, '(') + R"j("})j").find("groups within"),
       std::string::npos);
-  EXPECT_NE(ErrorOf(R"j({"type": "string", "pattern": "((((a{100}){100}){100}){100})"})j").find("too large"),
+  EXPECT_NE(SchemaError(R"j({"type": "string", "pattern": "((((a{100}){100}){100}){100})"})j").find("too large"),
             std::string::npos);
-  EXPECT_NE(ErrorOf(R"j({"type": "string", "pattern": "(a|b)*a(a|b){30}"})j").find("too large"), std::string::npos);
+  EXPECT_NE(SchemaError(R"j({"type": "string", "pattern": "(a|b)*a(a|b){30}"})j").find("too large"), std::string::npos);
 }
 
 TEST(JsonObjectTest, TakesAnyObjectUpToItsDepth) {
   const auto grammar = CompileJsonObject();
   ASSERT_TRUE(grammar.has_value());
   ParseStates states(*grammar);
-  EXPECT_TRUE(Accepts(states, R"({"a": [1, -2.5e+10, {"b": null}], "\"": "\u00e9", "": {}})"));
-  EXPECT_FALSE(Accepts(states, "[]"));
-  EXPECT_FALSE(Accepts(states, R"({"a": 01})"));
-  EXPECT_FALSE(Accepts(states, R"({"a": 1,})"));
+  EXPECT_TRUE(AcceptsText(states, R"({"a": [1, -2.5e+10, {"b": null}], "\"": "\u00e9", "": {}})"));
+  EXPECT_FALSE(AcceptsText(states, "[]"));
+  EXPECT_FALSE(AcceptsText(states, R"({"a": 01})"));
+  EXPECT_FALSE(AcceptsText(states, R"({"a": 1,})"));
   const auto nested = [](int n) {
     std::string text;
     for (int i = 0; i < n; ++i) text += "{\"a\":";
     return text + "1" + std::string(static_cast<size_t>(n), '}');
   };
-  EXPECT_TRUE(Accepts(states, nested(kMaxAnyJsonDepth)));
-  EXPECT_FALSE(Accepts(states, nested(kMaxAnyJsonDepth + 1)));
+  EXPECT_TRUE(AcceptsText(states, nested(kMaxAnyJsonDepth)));
+  EXPECT_FALSE(AcceptsText(states, nested(kMaxAnyJsonDepth + 1)));
 }
 
 // Every numeral of up to six characters against arithmetic on its value.
@@ -242,7 +242,7 @@ TEST(NumberRangeTest, AgreesWithArithmetic) {
               const bool in =
                   (excluded & 1 ? value > low : value >= low) && (excluded & 2 ? value < high : value <= high);
               const bool expected = in && !(whole && digits > 0) && !(*sign == '-' && value == 0);
-              ASSERT_EQ(Accepts(states, sign + text), expected) << sign << text << " in " << low << ".." << high;
+              ASSERT_EQ(AcceptsText(states, sign + text), expected) << sign << text << " in " << low << ".." << high;
             }
           }
         }

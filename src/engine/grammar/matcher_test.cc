@@ -46,7 +46,7 @@ std::string WalkAndCompare(const std::shared_ptr<GrammarSession>& session, std::
       if (expected && !trie.ends_text(t)) allowed.push_back(t);
       EXPECT_TRUE(status.ok() || !expected) << status.message();
     }
-    if (testing::Test::HasFailure() || !status.ok() || allowed.empty()) return text;
+    if (::testing::Test::HasFailure() || !status.ok() || allowed.empty()) return text;
     const int32_t next = allowed[std::uniform_int_distribution<size_t>(0, allowed.size() - 1)(random)];
     text += trie.bytes(next);
     EXPECT_TRUE(matcher.AcceptToken(next));

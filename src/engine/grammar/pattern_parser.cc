@@ -2,12 +2,13 @@
 
 #include <string>
 
+#include "base/hash.h"
 #include "model/tokenizer/unicode.h"
 
 namespace surety::engine {
 namespace {
 
-constexpr int kMaxRepeat = 10'000;
+constexpr int kMaxPatternRepeat = 10'000;
 
 const CharSet kDigits = {{'0', '9'}};
 const CharSet kWordChars = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
@@ -15,13 +16,6 @@ const CharSet kWordChars = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
 const CharSet kSpaces = {{9, 13},          {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
                          {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
 const CharSet kLineEnds = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
-
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 // Recursive, as deep as max_depth.
 class PatternParser {
@@ -171,7 +165,7 @@ class PatternParser {
     value = 0;
     while (peek() >= '0' && peek() <= '9') {
       value = value * 10 + (text_[pos_++] - '0');
-      if (value > kMaxRepeat) return At(place, "at most " + std::to_string(kMaxRepeat) + " repetitions");
+      if (value > kMaxPatternRepeat) return At(place, "at most " + std::to_string(kMaxPatternRepeat) + " repetitions");
     }
     return pos_ > place ? OkStatus() : At(place, "expected a number of repetitions; a plain '{' is written \\{");
   }
@@ -179,7 +173,7 @@ class PatternParser {
   Result<uint32_t> Hex(size_t place, int n_digits) {
     uint32_t value = 0;
     for (int i = 0; i < n_digits; ++i, ++pos_) {
-      const int digit = HexDigit(peek());
+      const int digit = HexDigitValue(peek());
       if (digit < 0) {
         return Error(At(place, "this escape needs " + std::to_string(n_digits) + " hexadecimal digits"));
       }

@@ -119,6 +119,7 @@ class FakeBackend : public api::Backend {
   Result<api::ForgetReceipt> Forget(const api::Scope&) override { return api::ForgetReceipt{}; }
   void Drain(int64_t) override {}
   boost::json::object DebugState() const override { return {}; }
+  boost::json::array RecentSteps(int) const override { return {}; }
 
   api::ModelDescription description_;
   std::vector<Script> scripts;                    // of the first requests; later ones wait for Emit

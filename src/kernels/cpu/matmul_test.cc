@@ -20,16 +20,17 @@ constexpr double kUnit = 0x1p-24;  // relative error of one rounding
 bool IsFloatType(DType dtype) { return InfoOf(dtype).block_elements == 1; }
 
 // Rows with NaN between them.
-struct Padded {
-  Padded(int64_t rows, int64_t cols, int64_t pad = 3) : storage(static_cast<size_t>(rows * (cols + pad) + 1), kNaN) {
+struct PaddedMatrix {
+  PaddedMatrix(int64_t rows, int64_t cols, int64_t pad = 3)
+      : storage(static_cast<size_t>(rows * (cols + pad) + 1), kNaN) {
     matrix = MatrixF(storage.data() + 1, rows, cols, cols + pad);
   }
   std::vector<float> storage;
   MatrixF matrix;
 };
 
-Padded RandomX(int64_t rows, int64_t cols, uint32_t seed) {
-  Padded x(rows, cols);
+PaddedMatrix RandomX(int64_t rows, int64_t cols, uint32_t seed) {
+  PaddedMatrix x(rows, cols);
   std::mt19937 rng(seed);
   std::normal_distribution<float> normal;
   for (int64_t t = 0; t < rows; ++t) {
@@ -130,13 +131,13 @@ std::vector<int64_t> InputsFor(DType dtype) {
   return block == 32 ? std::vector<int64_t>{32, 96, 544, 1056} : std::vector<int64_t>{256, 512, 768};
 }
 
-class MatMulTypeTest : public testing::TestWithParam<DType> {
+class MatMulTypeTest : public ::testing::TestWithParam<DType> {
  protected:
   void TearDown() override { ASSERT_TRUE(SetIsa(BestIsa()).ok()); }
 };
 
 INSTANTIATE_TEST_SUITE_P(AllTypes, MatMulTypeTest,
-                         testing::ValuesIn(std::vector<DType>{
+                         ::testing::ValuesIn(std::vector<DType>{
                              DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
                              DType::kQ5_1, DType::kQ8_0, DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K,
                              DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS}),
@@ -150,8 +151,8 @@ TEST_P(MatMulTypeTest, IsWithinTheErrorBoundOnEveryInstructionSet) {
       for (int64_t k : InputsFor(GetParam())) {
         for (int64_t rows : {1, 3, 17}) {
           const RandomWeights weights(GetParam(), n, k, static_cast<uint32_t>(n * 1000 + k));
-          const Padded x = RandomX(rows, k, static_cast<uint32_t>(k + rows));
-          Padded out(rows, n);
+          const PaddedMatrix x = RandomX(rows, k, static_cast<uint32_t>(k + rows));
+          PaddedMatrix out(rows, n);
           Multiply(serial, x.matrix, *Pack(weights.view), out.matrix);
           ExpectClose(weights.view, x.matrix, out.matrix, false);
           ExpectClose(weights.view, x.matrix, out.matrix, true);
@@ -169,15 +170,15 @@ TEST_P(MatMulTypeTest, RowAloneHasTheBitsOfTheRowInAnyBatch) {
   const int64_t k = InputsFor(GetParam()).back(), n = 50;
   const RandomWeights weights(GetParam(), n, k, 3);
   const auto packed = Pack(weights.view);
-  const Padded x = RandomX(530, k, 4);
+  const PaddedMatrix x = RandomX(530, k, 4);
   for (Isa isa : SupportedIsas()) {
     ASSERT_TRUE(SetIsa(isa).ok());
-    Padded alone(530, n);
+    PaddedMatrix alone(530, n);
     for (int64_t t = 0; t < 530; ++t) {
       Multiply(serial, ConstMatrixF(x.matrix).Rows(t, 1), *packed, alone.matrix.Rows(t, 1));
     }
     for (int64_t rows : {2, 3, 4, 5, 6, 7, 8, 16, 17, 64, 130, 530}) {
-      Padded batch(rows, n);
+      PaddedMatrix batch(rows, n);
       Multiply(serial, ConstMatrixF(x.matrix).Rows(0, rows), *packed, batch.matrix);
       ExpectSameBits(batch.matrix, alone.matrix.Rows(0, rows), std::string(NameOf(isa)) + " T=" + std::to_string(rows));
     }
@@ -190,12 +191,12 @@ TEST_P(MatMulTypeTest, WorkersDoNotChangeBits) {
   const auto packed = Pack(weights.view);
   SerialExecutor serial;
   for (int64_t rows : {1, 2, 5, 33, 300}) {
-    const Padded x = RandomX(rows, k, 6);
-    Padded one(rows, n);
+    const PaddedMatrix x = RandomX(rows, k, 6);
+    PaddedMatrix one(rows, n);
     Multiply(serial, x.matrix, *packed, one.matrix);
     for (int workers : {2, 3}) {
       const auto pool = MakeThreadPool({.n_workers = workers, .pin = false});
-      Padded many(rows, n);
+      PaddedMatrix many(rows, n);
       Multiply(*pool, x.matrix, *packed, many.matrix);
       ExpectSameBits(many.matrix, one.matrix, std::to_string(workers) + " workers");
     }
@@ -208,12 +209,12 @@ TEST_P(MatMulTypeTest, InstructionSetsWithFusedMultiplyAddAgreeInBits) {
   const RandomWeights weights(GetParam(), n, k, 7);
   const auto packed = Pack(weights.view);
   for (int64_t rows : {1, 3, 21}) {
-    const Padded x = RandomX(rows, k, 8);
-    Padded first(0, n);
+    const PaddedMatrix x = RandomX(rows, k, 8);
+    PaddedMatrix first(0, n);
     for (Isa isa : SupportedIsas()) {
       if (isa == Isa::kSse4) continue;
       ASSERT_TRUE(SetIsa(isa).ok());
-      Padded out(rows, n);
+      PaddedMatrix out(rows, n);
       Multiply(serial, x.matrix, *packed, out.matrix);
       if (first.matrix.rows == 0) {
         first = std::move(out);
@@ -232,8 +233,8 @@ TEST_P(MatMulTypeTest, StackedPartsEqualSeparateOnes) {
   const auto both = PackMatrix(parts, serial);
   ASSERT_TRUE(both.has_value());
   EXPECT_EQ((*both)->n_outputs(), 35);
-  const Padded x = RandomX(6, k, 11);
-  Padded out(6, 35), out_a(6, 5), out_b(6, 30);
+  const PaddedMatrix x = RandomX(6, k, 11);
+  PaddedMatrix out(6, 35), out_a(6, 5), out_b(6, 30);
   Multiply(serial, x.matrix, **both, out.matrix);
   Multiply(serial, x.matrix, *Pack(a.view), out_a.matrix);
   Multiply(serial, x.matrix, *Pack(b.view), out_b.matrix);
@@ -261,7 +262,7 @@ TEST_P(MatMulTypeTest, ExtremeScalesAndActivationsStayWithinTheBound) {
       }
     }
   }
-  Padded x = RandomX(6, k, 14);
+  PaddedMatrix x = RandomX(6, k, 14);
   for (int64_t i = 0; i < k; ++i) {
     x.matrix.Row(0)[i] = 0.0f;
     x.matrix.Row(1)[i] *= 1e-25f;
@@ -271,7 +272,7 @@ TEST_P(MatMulTypeTest, ExtremeScalesAndActivationsStayWithinTheBound) {
   }
   for (Isa isa : SupportedIsas()) {
     ASSERT_TRUE(SetIsa(isa).ok());
-    Padded out(6, n);
+    PaddedMatrix out(6, n);
     Multiply(serial, x.matrix, *Pack(weights.view), out.matrix);
     ExpectClose(weights.view, x.matrix, out.matrix, false);
     ExpectClose(weights.view, x.matrix, out.matrix, true);
@@ -296,7 +297,7 @@ TEST_P(MatMulTypeTest, LargestCodesDoNotOverflow) {
       if (offsets.m >= 0) std::memcpy(weights.BlockAt(r, b) + offsets.m, &one, 2);
     }
   }
-  Padded x(5, k);
+  PaddedMatrix x(5, k);
   for (int64_t t = 0; t < 5; ++t) {
     for (int64_t i = 0; i < k; ++i) {
       const float alternating = i % 2 == 0 ? 1.0f : -1.0f;
@@ -305,7 +306,7 @@ TEST_P(MatMulTypeTest, LargestCodesDoNotOverflow) {
   }
   for (Isa isa : SupportedIsas()) {
     ASSERT_TRUE(SetIsa(isa).ok());
-    Padded out(5, n), alone(1, n);
+    PaddedMatrix out(5, n), alone(1, n);
     Multiply(serial, x.matrix, *Pack(weights.view), out.matrix);
     ExpectClose(weights.view, x.matrix, out.matrix, false);
     Multiply(serial, ConstMatrixF(x.matrix).Rows(0, 1), *Pack(weights.view), alone.matrix);
@@ -318,9 +319,9 @@ TEST_P(MatMulTypeTest, NonFiniteActivationPoisonsItsRowOnly) {
   const int64_t k = InputsFor(GetParam())[1], n = 20;
   const RandomWeights weights(GetParam(), n, k, 16);
   for (float bad : {kNaN, std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
-    Padded x = RandomX(7, k, 17), clean = RandomX(7, k, 17);
+    PaddedMatrix x = RandomX(7, k, 17), clean = RandomX(7, k, 17);
     x.matrix.Row(3)[k / 2] = bad;
-    Padded out(7, n), expected(7, n);
+    PaddedMatrix out(7, n), expected(7, n);
     Multiply(serial, x.matrix, *Pack(weights.view), out.matrix);
     Multiply(serial, clean.matrix, *Pack(weights.view), expected.matrix);
     ExpectSameBits(out.matrix.Rows(0, 3), expected.matrix.Rows(0, 3), "rows before");
@@ -368,7 +369,7 @@ TEST_P(MatMulTypeTest, BitsAreTheSameOnEveryMachine) {
       if (offsets.m >= 0) std::memcpy(weights.BlockAt(r, b) + offsets.m, &half, 2);
     }
   }
-  Padded x(rows, k), out(rows, n);
+  PaddedMatrix x(rows, k), out(rows, n);
   for (int64_t t = 0; t < rows; ++t) {
     for (int64_t i = 0; i < k; ++i) x.matrix.Row(t)[i] = small(100000) * 0x1p-15f;
   }
@@ -387,11 +388,11 @@ TEST(MatMulTest, TasksOfMixedTypesShareTheirInput) {
   const int64_t k = 512, rows = 9;
   const RandomWeights a(DType::kQ4_K, 70, k, 20), b(DType::kQ6_K, 33, k, 21), c(DType::kF16, 40, k, 22);
   const auto wa = Pack(a.view), wb = Pack(b.view), wc = Pack(c.view);
-  const Padded x = RandomX(rows, k, 23);
+  const PaddedMatrix x = RandomX(rows, k, 23);
   for (int64_t t : {int64_t{1}, rows}) {
     const ConstMatrixF xt = ConstMatrixF(x.matrix).Rows(0, t);
     SerialExecutor serial;
-    Padded ea(t, 70), eb(t, 33), ec(t, 40), oa(t, 70), ob(t, 33), oc(t, 40);
+    PaddedMatrix ea(t, 70), eb(t, 33), ec(t, 40), oa(t, 70), ob(t, 33), oc(t, 40);
     Multiply(serial, xt, *wa, ea.matrix);
     Multiply(serial, xt, *wb, eb.matrix);
     Multiply(serial, xt, *wc, ec.matrix);
@@ -417,8 +418,8 @@ TEST(MatMulTest, AddsBiasThenWhatStandsInTheOutput) {
   std::vector<float> bias(n);
   for (size_t i = 0; i < bias.size(); ++i) bias[i] = 0.1f * static_cast<float>(i);
   for (int64_t rows : {1, 6}) {
-    const Padded x = RandomX(rows, k, 25);
-    Padded plain(rows, n), out(rows, n);
+    const PaddedMatrix x = RandomX(rows, k, 25);
+    PaddedMatrix plain(rows, n), out(rows, n);
     Multiply(serial, x.matrix, *packed, plain.matrix);
     for (int64_t t = 0; t < rows; ++t) {
       for (int64_t i = 0; i < n; ++i) out.matrix.Row(t)[i] = 7.0f;
@@ -463,18 +464,18 @@ TEST(PackMatrixTest, RefusesWhatDoesNotFit) {
     EXPECT_EQ(packed.error().code(), StatusCode::kInvalidArgument);
     return packed.error().message();
   };
-  EXPECT_THAT(message({}), testing::HasSubstr("at least one"));
-  EXPECT_THAT(message({a.view, b.view}), testing::HasSubstr("cannot be stacked"));
-  EXPECT_THAT(message({a.view, c.view}), testing::HasSubstr("cannot be stacked"));
+  EXPECT_THAT(message({}), ::testing::HasSubstr("at least one"));
+  EXPECT_THAT(message({a.view, b.view}), ::testing::HasSubstr("cannot be stacked"));
+  EXPECT_THAT(message({a.view, c.view}), ::testing::HasSubstr("cannot be stacked"));
   TensorView odd = a.view;
   odd.shape = {8, 40};
-  EXPECT_THAT(message({odd}), testing::HasSubstr("multiple of 32"));
+  EXPECT_THAT(message({odd}), ::testing::HasSubstr("multiple of 32"));
   TensorView truncated = a.view;
   truncated.bytes = truncated.bytes.subspan(1);
-  EXPECT_THAT(message({truncated}), testing::HasSubstr("bytes"));
+  EXPECT_THAT(message({truncated}), ::testing::HasSubstr("bytes"));
   TensorView flat = a.view;
   flat.shape = {256};
-  EXPECT_THAT(message({flat}), testing::HasSubstr("shape"));
+  EXPECT_THAT(message({flat}), ::testing::HasSubstr("shape"));
 }
 
 TEST(IsaTest, KnowsItsNamesAndRefusesWhatIsMissing) {

@@ -25,7 +25,7 @@ struct MlaCase {
   int page_tokens;
 };
 
-std::vector<MlaCase> AllCases() {
+std::vector<MlaCase> AllMlaCases() {
   std::vector<MlaCase> cases;
   for (KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16}) {
     cases.push_back({{4, 16, 8, 32, 16, 0.6f}, type, 16});
@@ -102,7 +102,7 @@ class MlaAttentionTest : public ::testing::Test {
 };
 
 TEST_F(MlaAttentionTest, BothFormsMatchPlainLoopsWithinTheErrorBound) {
-  for (const MlaCase& c : AllCases()) {
+  for (const MlaCase& c : AllMlaCases()) {
     MlaRun run(c, 2, 200, 3);
     run.Store({{0, 0, 150}, {1, 0, 3}});
     const std::vector<Chunk> chunks = {{1, 0, 3}, {0, 145, 5}};
@@ -123,7 +123,7 @@ TEST_F(MlaAttentionTest, BothFormsMatchPlainLoopsWithinTheErrorBound) {
 
 TEST_F(MlaAttentionTest, RowsHaveTheSameBitsHoweverTheyAreComputed) {
   constexpr int kTokens = 266;
-  for (const MlaCase& c : AllCases()) {
+  for (const MlaCase& c : AllMlaCases()) {
     for (bool absorbed : {true, false}) {
       MlaRun whole(c, 1, kTokens, 0);
       whole.Store({{0, 0, kTokens}});
@@ -150,7 +150,7 @@ TEST_F(MlaAttentionTest, RowsHaveTheSameBitsHoweverTheyAreComputed) {
 // q_nope . (W_UK c) = (W_UK^T q_nope) . c and W_UV (sum p c) = sum p (W_UV c): the forms differ by rounding only, each
 // by at most its own bound plus that of the products outside the attention.
 TEST_F(MlaAttentionTest, AbsorbedEqualsMaterialised) {
-  for (const MlaCase& c : AllCases()) {
+  for (const MlaCase& c : AllMlaCases()) {
     constexpr int kRows = 5;
     const MlaParams& p = c.params;
     MlaRun run(c, 1, 200, 3);

@@ -35,7 +35,7 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-class TinyModelTest : public testing::TestWithParam<const char*> {
+class TinyModelTest : public ::testing::TestWithParam<const char*> {
  protected:
   std::string path() const { return kTiny + GetParam(); }
   void SetUp() override {
@@ -96,13 +96,13 @@ TEST_P(TinyModelTest, BitsDoNotDependOnHowTheWorkIsCut) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(AllArchitectures, TinyModelTest, testing::ValuesIn(kDecoders), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(AllArchitectures, TinyModelTest, ::testing::ValuesIn(kDecoders), [](const auto& info) {
   std::string name = info.param;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 });
 
-class TinyEncoderTest : public testing::TestWithParam<const char*> {};
+class TinyEncoderTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(TinyEncoderTest, HiddenStatesEqualTheReference) {
   const std::string path = kTiny + GetParam();
@@ -118,11 +118,11 @@ TEST_P(TinyEncoderTest, HiddenStatesEqualTheReference) {
   for (size_t i = 0; i < hidden.size(); ++i) ASSERT_NEAR(hidden[i], expected[i], tolerance) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(AllEncoders, TinyEncoderTest, testing::Values("bert", "bert-cls"), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(AllEncoders, TinyEncoderTest, ::testing::Values("bert", "bert-cls"), [](const auto& info) {
   return std::string(info.param) == "bert" ? "bert" : "bert_cls";
 });
 
-class TinyGgufTest : public testing::TestWithParam<std::string> {};
+class TinyGgufTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(TinyGgufTest, LogitsEqualTheDequantisedReference) {
   const std::string path = GetParam();
@@ -181,7 +181,7 @@ std::vector<std::string> TinyGgufFiles() {
   return files;
 }
 
-INSTANTIATE_TEST_SUITE_P(AllFiles, TinyGgufTest, testing::ValuesIn(TinyGgufFiles()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(AllFiles, TinyGgufTest, ::testing::ValuesIn(TinyGgufFiles()), [](const auto& info) {
   std::string name = std::filesystem::path(info.param).stem().string();
   std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   return name;

@@ -1,17 +1,9 @@
 #include "model/arch/tensor_loader.h"
 
 #include "kernels/dequantize.h"
+#include "model/formats/text.h"
 
 namespace surety::model {
-namespace {
-
-std::string ShapeText(std::span<const int64_t> shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  return text + "]";
-}
-
-}  // namespace
 
 TensorLoader::TensorLoader(const ModelSource& source, kernels::Ops& ops, LoadProgressFn progress)
     : source_(source), ops_(ops), progress_(progress) {

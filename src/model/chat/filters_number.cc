@@ -158,7 +158,7 @@ Result<Value> Default(Machine&, const Value& self, const BoundArgs& args) {
   return args.Has(0) ? args[0] : Value(TaintedText());
 }
 
-constexpr FunctionSpec kFilters[] = {
+constexpr FunctionSpec kNumberFilters[] = {
     {"int", Int, 0, {"default", "base"}},
     {"float", Float, 0, {"default"}},
     {"abs", Abs},
@@ -169,6 +169,6 @@ constexpr FunctionSpec kFilters[] = {
 
 }  // namespace
 
-std::span<const FunctionSpec> NumberFilters() { return kFilters; }
+std::span<const FunctionSpec> NumberFilters() { return kNumberFilters; }
 
 }  // namespace surety::model::chat

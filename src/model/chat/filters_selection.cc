@@ -148,7 +148,7 @@ Result<Value> RejectAttribute(Machine& machine, const Value& self, const BoundAr
   return Selected(machine, self, *args.all, true, false);
 }
 
-constexpr FunctionSpec kFilters[] = {
+constexpr FunctionSpec kSelectionFilters[] = {
     {"map", Map, 0, {}, true},
     {"select", Select, 0, {}, true},
     {"reject", Reject, 0, {}, true},
@@ -158,6 +158,6 @@ constexpr FunctionSpec kFilters[] = {
 
 }  // namespace
 
-std::span<const FunctionSpec> SelectionFilters() { return kFilters; }
+std::span<const FunctionSpec> SelectionFilters() { return kSelectionFilters; }
 
 }  // namespace surety::model::chat

@@ -229,7 +229,7 @@ Result<Value> Sum(Machine& machine, const Value& self, const BoundArgs& args) {
   return total;
 }
 
-constexpr FunctionSpec kFilters[] = {
+constexpr FunctionSpec kSequenceFilters[] = {
     {"length", Length},
     {"count", Length},
     {"first", First},
@@ -250,6 +250,6 @@ constexpr FunctionSpec kFilters[] = {
 
 }  // namespace
 
-std::span<const FunctionSpec> SequenceFilters() { return kFilters; }
+std::span<const FunctionSpec> SequenceFilters() { return kSequenceFilters; }
 
 }  // namespace surety::model::chat

@@ -188,7 +188,7 @@ Result<Value> ToJsonFilter(Machine& machine, const Value& self, const BoundArgs&
   return machine.MakeText(std::move(json));
 }
 
-constexpr FunctionSpec kFilters[] = {
+constexpr FunctionSpec kTextFilters[] = {
     {"upper", Upper},
     {"lower", Lower},
     {"title", Title},
@@ -209,6 +209,6 @@ constexpr FunctionSpec kFilters[] = {
 
 }  // namespace
 
-std::span<const FunctionSpec> TextFilters() { return kFilters; }
+std::span<const FunctionSpec> TextFilters() { return kTextFilters; }
 
 }  // namespace surety::model::chat

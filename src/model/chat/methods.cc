@@ -45,7 +45,7 @@ Result<Value> CaseMethod(Machine& machine, const Value& self, const BoundArgs&) 
 Result<Value> CapitalizeMethod(Machine& machine, const Value& self, const BoundArgs&) {
   return machine.MakeText(Capitalize(self.text()));
 }
-Result<Value> Title(Machine& machine, const Value& self, const BoundArgs&) {
+Result<Value> ToTitle(Machine& machine, const Value& self, const BoundArgs&) {
   return machine.MakeText(TitleMethod(self.text()));
 }
 Result<Value> CenterMethod(Machine& machine, const Value& self, const BoundArgs& args) {
@@ -233,7 +233,7 @@ constexpr FunctionSpec kTextMethods[] = {
     {"replace", ReplaceMethod, 2, {"old", "new", "count"}},
     {"upper", CaseMethod<Case::kUpper>},
     {"lower", CaseMethod<Case::kLower>},
-    {"title", Title},
+    {"title", ToTitle},
     {"capitalize", CapitalizeMethod},
     {"center", CenterMethod, 1, {"width"}},
     {"find", Find<false>, 1, {"sub", "start", "end"}},

@@ -122,7 +122,7 @@ Result<Value> Repeat(Machine& machine, const Value& what, int64_t times) {
   return machine.MakeList(std::move(out), what.list().form);
 }
 
-bool IsSequence(const Value& value) {
+bool IsListOrTuple(const Value& value) {
   return value.IsList() && (value.list().form == ListObject::Form::kList ||
                             value.list().form == ListObject::Form::kTuple);
 }
@@ -153,17 +153,17 @@ Result<Value> Arithmetic(Machine& machine, Operator op, const Value& a, const Va
     out.Append(TaintedText(b.text()));
     return machine.MakeText(std::move(out));
   }
-  if (op == Operator::kAdd && IsSequence(a) && IsSequence(b) && a.list().form == b.list().form) {
+  if (op == Operator::kAdd && IsListOrTuple(a) && IsListOrTuple(b) && a.list().form == b.list().form) {
     machine.budget().Spend(static_cast<int64_t>(a.list().items.size() + b.list().items.size()));
     SURETY_RETURN_IF_ERROR(machine.CheckBudget());
     std::vector<Value> items = a.list().items;
     items.insert(items.end(), b.list().items.begin(), b.list().items.end());
     return machine.MakeList(std::move(items), a.list().form);
   }
-  if (op == Operator::kMultiply && b.IsInteger() && (a.IsText() || IsSequence(a))) {
+  if (op == Operator::kMultiply && b.IsInteger() && (a.IsText() || IsListOrTuple(a))) {
     return Repeat(machine, a, b.integer());
   }
-  if (op == Operator::kMultiply && a.IsInteger() && (b.IsText() || IsSequence(b))) {
+  if (op == Operator::kMultiply && a.IsInteger() && (b.IsText() || IsListOrTuple(b))) {
     return Repeat(machine, b, a.integer());
   }
   if (op == Operator::kModulo && a.IsText()) return FormatPercent(machine, a.text(), b);
@@ -189,7 +189,7 @@ Result<int> Order(Machine& machine, const Value& a, const Value& b) {
     const int order = a.text().text().compare(b.text().text());  // bytes of UTF-8 order as code points do
     return order < 0 ? -1 : order > 0 ? 1 : 0;
   }
-  if (IsSequence(a) && IsSequence(b) && a.list().form == b.list().form) {
+  if (IsListOrTuple(a) && IsListOrTuple(b) && a.list().form == b.list().form) {
     const auto& x = a.list().items;
     const auto& y = b.list().items;
     for (size_t i = 0; i < std::min(x.size(), y.size()); ++i) {

@@ -90,7 +90,7 @@ std::vector<std::filesystem::path> Goldens() {
   return paths;
 }
 
-class TemplateGoldenTest : public testing::TestWithParam<std::filesystem::path> {};
+class TemplateGoldenTest : public ::testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(TemplateGoldenTest, RendersAsTransformersDoes) {
   const json::value file = ReadJson(GetParam());
@@ -118,7 +118,7 @@ TEST_P(TemplateGoldenTest, RendersAsTransformersDoes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Templates, TemplateGoldenTest, testing::ValuesIn(Goldens()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Templates, TemplateGoldenTest, ::testing::ValuesIn(Goldens()), [](const auto& info) {
   std::string name = info.param.stem().string();
   const auto is_mark = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; };
   std::replace_if(name.begin(), name.end(), is_mark, '_');

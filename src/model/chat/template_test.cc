@@ -11,7 +11,7 @@
 namespace surety::model {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Result<std::vector<TextSegment>> Render(std::string_view source, std::string_view values = "{}",
                                         const TemplateLimits& limits = {}) {

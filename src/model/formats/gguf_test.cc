@@ -174,7 +174,7 @@ TEST(GgufTest, AbsentFilesFoldersAndEmptyFilesAreErrors) {
   EXPECT_THAT(empty.error().message(), HasSubstr("'empty.gguf': byte 0"));
 }
 
-class GgufCorpusTest : public testing::TestWithParam<const char*> {
+class GgufCorpusTest : public ::testing::TestWithParam<const char*> {
  protected:
   std::string ReadCorpus() {
     auto text = FileSystem::Real().ReadAll(kCorpus + GetParam(), 1 << 20);
@@ -224,7 +224,7 @@ TEST_P(GgufCorpusTest, FlippedBytesGiveAModelOrAnError) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Corpus, GgufCorpusTest,
-                         testing::Values("bert", "deepseek2", "gemma3", "llama", "llama-yarn-v2", "qwen2", "qwen3"),
+                         ::testing::Values("bert", "deepseek2", "gemma3", "llama", "llama-yarn-v2", "qwen2", "qwen3"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -11,7 +11,7 @@ namespace surety::model {
 namespace {
 
 constexpr uint64_t kMaxHeaderBytes = uint64_t{32} << 20;
-constexpr size_t kMaxDims = 8;
+constexpr size_t kMaxShapeDims = 8;
 
 // Bits of an element of a type that the format names; 0 if unknown.
 uint64_t BitsOf(std::string_view dtype) {
@@ -99,7 +99,7 @@ class SafetensorsParser {
     Entry entry;
     entry.name = std::string(name);
     entry.dtype = std::string(dtype->get_string());
-    if (shape->get_array().size() > kMaxDims) {
+    if (shape->get_array().size() > kMaxShapeDims) {
       return Corrupt(what + " has " + std::to_string(shape->get_array().size()) + " dimensions; at most 8 are read");
     }
     for (const boost::json::value& dim : shape->get_array()) {

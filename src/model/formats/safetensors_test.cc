@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::span<const std::byte> BytesOf(const std::string& text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> AsBytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 std::string File(const std::string& header, size_t data_bytes) {
   const uint64_t length = header.size();
@@ -23,7 +23,7 @@ std::string File(const std::string& header, size_t data_bytes) {
 }
 
 Result<std::unique_ptr<SafetensorsFile>> Parse(const std::string& bytes) {
-  return SafetensorsFile::FromMap(MakeMemoryFile("t.safetensors", BytesOf(bytes)));
+  return SafetensorsFile::FromMap(MakeMemoryFile("t.safetensors", AsBytes(bytes)));
 }
 
 void ExpectError(const std::string& bytes, const std::string& text) {

@@ -4,12 +4,11 @@
 
 #include "model/tokenizer/pattern_scan.h"
 #include "model/tokenizer/tokenizer_loaders.h"
+#include "model/tokenizer/unicode.h"
 #include "model/tokenizer/word_model.h"
 
 namespace surety::model {
 namespace {
-
-constexpr std::string_view kMetaspace = "\xE2\x96\x81";
 
 // GGUF's token classes.
 enum TokenClass { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
@@ -201,8 +200,8 @@ class GgufTokenizerReader {
         spec_.normalisers.push_back({Normaliser::Step::kReplaceRegex, " {2,}", " "});
       }
     }
-    if (prefix_space) spec_.normalisers.push_back({Normaliser::Step::kPrepend, {}, std::string(kMetaspace)});
-    spec_.normalisers.push_back({Normaliser::Step::kReplace, " ", std::string(kMetaspace)});
+    if (prefix_space) spec_.normalisers.push_back({Normaliser::Step::kPrepend, {}, std::string(kMetaspaceText)});
+    spec_.normalisers.push_back({Normaliser::Step::kReplace, " ", std::string(kMetaspaceText)});
     spec_.strip_leading_space = prefix_space;
     return OkStatus();
   }
@@ -215,8 +214,8 @@ class GgufTokenizerReader {
     spec_.clean_up_spaces = true;
     for (size_t i = 0; i < spec_.tokens.size(); ++i) {
       std::string& token = spec_.tokens[i];
-      if (token.starts_with(kMetaspace)) {
-        token.erase(0, kMetaspace.size());
+      if (token.starts_with(kMetaspaceText)) {
+        token.erase(0, kMetaspaceText.size());
       } else if (classes_[i] == kNormal && !(token.starts_with('[') && token.ends_with(']'))) {
         token.insert(0, "##");
       }
@@ -242,8 +241,8 @@ class GgufTokenizerReader {
         AddedToken added{.id = id, .text = spec_.tokens[i], .special = token_class == kControl};
         added.normalised = sentence_piece && !added.special;
         if (added.normalised) {  // stored with plain spaces, matched where spaces are already escaped
-          for (size_t at = 0; (at = added.text.find(' ', at)) != std::string::npos; at += kMetaspace.size()) {
-            added.text.replace(at, 1, kMetaspace);
+          for (size_t at = 0; (at = added.text.find(' ', at)) != std::string::npos; at += kMetaspaceText.size()) {
+            added.text.replace(at, 1, kMetaspaceText);
           }
         }
         spec_.added.push_back(std::move(added));

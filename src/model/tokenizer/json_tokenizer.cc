@@ -12,7 +12,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr size_t kMaxDepth = 32;
+constexpr size_t kMaxTokenizerDepth = 32;
 constexpr size_t kMaxTokens = 4'000'000;
 
 const json::value& Null() {
@@ -460,11 +460,11 @@ class JsonTokenizerReader {
   bool metaspace_prepends_ = false;
 };
 
-Result<json::value> ParseJson(std::string_view text, std::string_view name) {
+Result<json::value> ParseOptionalJson(std::string_view text, std::string_view name) {
   if (text.empty()) return json::value();
   boost::system::error_code error;
   json::parse_options options;
-  options.max_depth = kMaxDepth;
+  options.max_depth = kMaxTokenizerDepth;
   json::value value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
   if (error) return Error(InvalidArgumentError(std::string(name) + ": " + error.message()));
   return value;
@@ -474,9 +474,9 @@ Result<json::value> ParseJson(std::string_view text, std::string_view name) {
 
 Result<TokenizerSpec> TokenizerSpecFromJson(std::string_view tokenizer_json, std::string_view tokenizer_config_json,
                                             std::string_view special_tokens_map_json) {
-  SURETY_ASSIGN_OR_RETURN(const json::value root, ParseJson(tokenizer_json, "tokenizer.json"));
-  SURETY_ASSIGN_OR_RETURN(const json::value config, ParseJson(tokenizer_config_json, "tokenizer_config.json"));
-  SURETY_ASSIGN_OR_RETURN(const json::value map, ParseJson(special_tokens_map_json, "special_tokens_map.json"));
+  SURETY_ASSIGN_OR_RETURN(const json::value root, ParseOptionalJson(tokenizer_json, "tokenizer.json"));
+  SURETY_ASSIGN_OR_RETURN(const json::value config, ParseOptionalJson(tokenizer_config_json, "tokenizer_config.json"));
+  SURETY_ASSIGN_OR_RETURN(const json::value map, ParseOptionalJson(special_tokens_map_json, "special_tokens_map.json"));
   return JsonTokenizerReader().Read(root, config, map);
 }
 

@@ -24,10 +24,10 @@ Spans SpansOf(const Regex& regex, std::string_view text) {
   return spans;
 }
 
-class PatternScanTest : public testing::TestWithParam<const char*> {
+class PatternScanTest : public ::testing::TestWithParam<const char*> {
  protected:
   void ExpectEqual(std::string_view text) const {
-    ASSERT_EQ(SpansOf(scanned_, text), SpansOf(compiled_, text)) << testing::PrintToString(std::string(text));
+    ASSERT_EQ(SpansOf(scanned_, text), SpansOf(compiled_, text)) << ::testing::PrintToString(std::string(text));
   }
   // The regular expression library's tables are of Unicode 14, the matchers' of 16: characters between do not count.
   static bool InBothTables(char32_t c) {
@@ -88,7 +88,7 @@ TEST_P(PatternScanTest, EqualsThePatternOnRandomStrings) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Patterns, PatternScanTest, testing::Values(kGpt2Pattern, kLlama3Pattern, kQwen2Pattern));
+INSTANTIATE_TEST_SUITE_P(Patterns, PatternScanTest, ::testing::Values(kGpt2Pattern, kLlama3Pattern, kQwen2Pattern));
 
 }  // namespace
 }  // namespace surety::model

@@ -7,7 +7,6 @@
 namespace surety::model {
 namespace {
 
-constexpr std::string_view kMetaspace = "\xE2\x96\x81";
 constexpr char32_t kNoChar = 0x110000;
 
 // The character that ends right before `at`.
@@ -22,12 +21,12 @@ char32_t CharBefore(std::string_view text, size_t at) {
 
 SpaceCuts::SpaceCuts(const TokenizerSpec& spec) {
   // Where U+2581 is itself unknown, it may share one unknown token with its neighbours: then nothing is cut.
-  if (std::find(spec.tokens.begin(), spec.tokens.end(), kMetaspace) == spec.tokens.end()) return;
+  if (std::find(spec.tokens.begin(), spec.tokens.end(), kMetaspaceText) == spec.tokens.end()) return;
   joined_.assign(kNoChar + 1, false);
   joined_[0x2581] = true;  // a run of spaces stays together
   joined_[kNoChar] = true;
   for (const std::string& token : spec.tokens) {
-    for (size_t at = 1; (at = token.find(kMetaspace, at)) != std::string::npos; ++at) {
+    for (size_t at = 1; (at = token.find(kMetaspaceText, at)) != std::string::npos; ++at) {
       joined_[CharBefore(token, at)] = true;
     }
   }
@@ -36,7 +35,7 @@ SpaceCuts::SpaceCuts(const TokenizerSpec& spec) {
 void SpaceCuts::ForEachPart(std::string_view text, FunctionRef<void(std::string_view)> fn) const {
   size_t start = 0;
   if (!joined_.empty()) {
-    for (size_t at = 1; (at = text.find(kMetaspace, at)) != std::string_view::npos; at += kMetaspace.size()) {
+    for (size_t at = 1; (at = text.find(kMetaspaceText, at)) != std::string_view::npos; at += kMetaspaceText.size()) {
       if (joined_[CharBefore(text, at)]) continue;
       fn(text.substr(start, at - start));
       start = at;

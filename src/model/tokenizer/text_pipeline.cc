@@ -7,8 +7,6 @@
 namespace surety::model {
 namespace {
 
-constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581
-
 std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to) {
   if (from.empty()) return std::string(text);
   std::string out;
@@ -357,16 +355,16 @@ void TextPipeline::Apply(size_t step, std::string_view piece, bool first,
       }
       return;
     case Step::kMetaspace: {
-      std::string text = ReplaceAll(piece, " ", kMetaspace);
+      std::string text = ReplaceAll(piece, " ", kMetaspaceText);
       const bool wanted =
           spec.prepend == PreTokenizer::Prepend::kAlways || (spec.prepend == PreTokenizer::Prepend::kFirst && first);
-      if (wanted && !text.starts_with(kMetaspace)) text.insert(0, kMetaspace);
+      if (wanted && !text.starts_with(kMetaspaceText)) text.insert(0, kMetaspaceText);
       if (!spec.split) {
         next(text);
         return;
       }
       for (size_t start = 0; start < text.size();) {
-        const size_t end = std::min(text.size(), text.find(kMetaspace, start + 1));
+        const size_t end = std::min(text.size(), text.find(kMetaspaceText, start + 1));
         next(std::string_view(text).substr(start, end - start));
         start = end;
       }

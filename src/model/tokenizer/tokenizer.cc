@@ -11,7 +11,6 @@
 namespace surety::model {
 namespace {
 
-constexpr std::string_view kMetaspace = "\xE2\x96\x81";
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 std::string ReplaceAllIn(std::string text, std::string_view from, std::string_view to) {
@@ -151,7 +150,7 @@ class TokenizerImpl final : public Tokenizer {
           if (is_byte) {
             out.assign(1, static_cast<char>(ByteOfToken(token)));
           } else {
-            out = ReplaceAllIn(token, kMetaspace, " ");
+            out = ReplaceAllIn(token, kMetaspaceText, " ");
           }
           break;
         case Decoding::kWordPiece:

@@ -88,7 +88,7 @@ struct Case {
   const char* model;  // a file or folder under the models folder; empty: a folder of testdata
 };
 
-class TokenizerGoldenTest : public testing::TestWithParam<Case> {
+class TokenizerGoldenTest : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     Result<TokenizerSpec> spec = Error(InternalError("not loaded"));
@@ -136,7 +136,7 @@ TEST_P(TokenizerGoldenTest, IdsEqualTheReference) {
     const auto ids = tokenizer_->Encode(corpus[i]);
     if (ids == golden.ids[i]) continue;
     if (++wrong > 5) continue;
-    EXPECT_EQ(ids, golden.ids[i]) << "string " << i << ": " << testing::PrintToString(corpus[i]);
+    EXPECT_EQ(ids, golden.ids[i]) << "string " << i << ": " << ::testing::PrintToString(corpus[i]);
   }
   EXPECT_EQ(wrong, 0) << "of " << corpus.size();
 }
@@ -154,7 +154,7 @@ TEST_P(TokenizerGoldenTest, SpecialTokensInUntrustedTextStayText) {
              (id != tokenizer_->spec().unk || corpus[i].find("<unk>") != std::string::npos);
     });
     if (!reference_leaks) {
-      ASSERT_EQ(ids, expected) << "string " << i << ": " << testing::PrintToString(corpus[i]);
+      ASSERT_EQ(ids, expected) << "string " << i << ": " << ::testing::PrintToString(corpus[i]);
     }
     for (TokenId id : ids) ASSERT_TRUE(!tokenizer_->IsControl(id) || id == tokenizer_->spec().unk);
   }
@@ -247,10 +247,11 @@ TEST_P(TokenizerGoldenTest, ALongWordTakesSecondsAtMost) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, TokenizerGoldenTest,
-    testing::Values(Case{"smollm2", "smollm2-135m-instruct.gguf"}, Case{"qwen2.5", "qwen2.5-coder-0.5b-instruct.gguf"},
-                    Case{"gemma3", "gemma-3-270m.gguf"}, Case{"minilm", "all-MiniLM-L6-v2"}, Case{"gpt2-style", ""},
-                    Case{"llama3-style", ""}, Case{"llama2-metaspace", ""}, Case{"llama2-normalizer", ""},
-                    Case{"unigram", ""}, Case{"wordpiece-cased", ""}, Case{"wordpiece-uncased", ""}),
+    ::testing::Values(Case{"smollm2", "smollm2-135m-instruct.gguf"},
+                      Case{"qwen2.5", "qwen2.5-coder-0.5b-instruct.gguf"},
+                      Case{"gemma3", "gemma-3-270m.gguf"}, Case{"minilm", "all-MiniLM-L6-v2"}, Case{"gpt2-style", ""},
+                      Case{"llama3-style", ""}, Case{"llama2-metaspace", ""}, Case{"llama2-normalizer", ""},
+                      Case{"unigram", ""}, Case{"wordpiece-cased", ""}, Case{"wordpiece-uncased", ""}),
     [](const auto& info) {
       std::string name = info.param.golden;
       std::replace_if(

@@ -9,6 +9,9 @@
 
 namespace surety::model {
 
+// U+2581, which stands for a space in tokens of SentencePiece.
+inline constexpr std::string_view kMetaspaceText = "\xE2\x96\x81";
+
 // Decodes the character at `at`. Returns its length in bytes, or 0 where the bytes are not valid UTF-8 (overlong forms,
 // surrogates and values past U+10FFFF included).
 int DecodeUtf8(std::string_view text, size_t at, char32_t& c);
