@@ -52,6 +52,12 @@ struct EmbeddingResult {
   int n_tokens = 0;
 };
 
+// What of a scope is forgotten.
+enum class ForgetExtent : uint8_t {
+  kScope,   // exactly this scope; with an empty salt: with all salts
+  kTenant,  // all scopes of its tenant; its other fields are not looked at
+};
+
 // What Forget did.
 struct ForgetReceipt {
   int64_t pages = 0;
@@ -88,8 +94,8 @@ class Backend {
   virtual Result<std::vector<EmbeddingResult>> Embed(std::span<const std::string> texts) = 0;
   virtual Result<std::vector<EmbeddingResult>> EmbedTokens(std::span<const std::vector<TokenId>> sequences) = 0;
 
-  // Overwrites and frees all cached KV of `scope` in every tier. With an empty salt: of all salts.
-  virtual Result<ForgetReceipt> Forget(const Scope& scope) = 0;
+  // Overwrites and frees all cached KV of `scope` in every tier.
+  virtual Result<ForgetReceipt> Forget(const Scope& scope, ForgetExtent extent) = 0;
 
   // No new requests from now on; running ones end by themselves, or are cancelled after `limit_ms`. Blocks.
   virtual void Drain(int64_t limit_ms) = 0;

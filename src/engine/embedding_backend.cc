@@ -62,7 +62,7 @@ class EmbeddingBackend final : public api::Backend {
   }
 
   // It keeps nothing.
-  Result<api::ForgetReceipt> Forget(const api::Scope&) override { return api::ForgetReceipt(); }
+  Result<api::ForgetReceipt> Forget(const api::Scope&, api::ForgetExtent) override { return api::ForgetReceipt(); }
   void Drain(int64_t) override {
     draining_.store(true);
     const std::lock_guard lock(mutex_);  // the one that runs ends first

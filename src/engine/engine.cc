@@ -105,8 +105,9 @@ class EngineImpl final : public Engine {
   }
   kv::PagePool& pages() override { return *pool_; }
   kv::PrefixCache& cache() override { return keeper_->cache(); }
-  Result<kv::ForgetReceipt> ForgetScope(const api::Scope& scope) override {
+  Result<kv::ForgetReceipt> ForgetScope(const api::Scope& scope, api::ForgetExtent extent) override {
     SURETY_ASSIGN_OR_RETURN(const kv::ScopeKey key, ScopeKeyOf(scope));
+    if (extent == api::ForgetExtent::kTenant) return keeper_->cache().Forget(key.tenant());
     return keeper_->cache().Forget(scope.salt.empty() ? kv::ScopeSet(key.family()) : kv::ScopeSet(key));
   }
 
@@ -452,6 +453,8 @@ void EngineImpl::Count(int64_t nanos) {
   counters_.decode_nanos += nanos * decode_rows / plan_.n_rows();
   counters_.prefill_nanos += nanos * prefill_rows / plan_.n_rows();
   counters_.preemptions = scheduler_.n_preemptions();
+  counters_.pages_swapped = keeper_->n_swapped();
+  counters_.pages_left_to_recompute = keeper_->n_left_to_recompute();
 }
 
 void EngineImpl::Log(int64_t start, int64_t planned, int64_t computed, int64_t picked, int n_running) {

@@ -17,6 +17,7 @@
 #include <memory>
 #include <vector>
 
+#include "api/backend.h"
 #include "api/request.h"
 #include "base/clock.h"
 #include "engine/local_model.h"
@@ -62,6 +63,7 @@ struct EngineCounters {
   int64_t prefix_queries = 0;   // prompt tokens that were looked up in the prefix cache
   int64_t output_tokens = 0;
   int64_t preemptions = 0;
+  int64_t pages_swapped = 0, pages_left_to_recompute = 0;  // last, partial pages of preempted choices
 };
 
 class Engine {
@@ -99,9 +101,8 @@ class Engine {
   virtual kv::PagePool& pages() = 0;
   virtual kv::PrefixCache& cache() = 0;
 
-  // Overwrites and frees what is cached for a scope; of all its salts if `salt` is empty. kFailedPrecondition without a
-  // tenant.
-  virtual Result<kv::ForgetReceipt> ForgetScope(const api::Scope& scope) = 0;
+  // Overwrites and frees what is cached for a scope, as api::Backend::Forget. kFailedPrecondition without a tenant.
+  virtual Result<kv::ForgetReceipt> ForgetScope(const api::Scope& scope, api::ForgetExtent extent) = 0;
 };
 
 }  // namespace surety::engine

@@ -104,7 +104,7 @@ class LocalBackend final : public api::Backend {
     return NoEmbeddings();
   }
 
-  Result<api::ForgetReceipt> Forget(const api::Scope& scope) override;
+  Result<api::ForgetReceipt> Forget(const api::Scope& scope, api::ForgetExtent extent) override;
   void Drain(int64_t limit_ms) override;
   boost::json::object DebugState() const override;
   boost::json::array RecentSteps(int n) const override;
@@ -284,11 +284,11 @@ void LocalBackend::OnEngineThread(std::function<void()> fn) {
   done_wake.wait(lock, [&] { return done; });
 }
 
-Result<api::ForgetReceipt> LocalBackend::Forget(const api::Scope& asked) {
+Result<api::ForgetReceipt> LocalBackend::Forget(const api::Scope& asked, api::ForgetExtent extent) {
   api::Scope scope = asked;
   if (scope.tenant.empty()) scope.tenant = options_.default_tenant;
   Result<kv::ForgetReceipt> receipt = Error(UnavailableError("the model has been unloaded"));
-  OnEngineThread([&] { receipt = engine_->ForgetScope(scope); });
+  OnEngineThread([&] { receipt = engine_->ForgetScope(scope, extent); });
   if (!receipt) return Error(receipt.error());
   return api::ForgetReceipt{receipt->pages, receipt->bytes, receipt->pages_in_use};
 }
@@ -333,6 +333,8 @@ boost::json::object LocalBackend::DebugState() const {
     state["rows_recomputed"] = c.rows_recomputed;
     state["output_tokens"] = c.output_tokens;
     state["preemptions"] = c.preemptions;
+    state["pages_swapped"] = c.pages_swapped;
+    state["pages_left_to_recompute"] = c.pages_left_to_recompute;
   });
   return state;
 }

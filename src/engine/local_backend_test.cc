@@ -220,10 +220,10 @@ TEST_F(LocalBackendTest, ForgetReportsWhatItOverwrote) {
   const auto backend = Make({});
   ASSERT_TRUE(backend->Submit(Request(1, 64, 4), gatherer.Sink()).has_value());
   ASSERT_TRUE(gatherer.WaitForEnds(1));
-  const auto receipt = backend->Forget(Request(1, 1, 1).scope);
+  const auto receipt = backend->Forget(Request(1, 1, 1).scope, api::ForgetExtent::kScope);
   ASSERT_TRUE(receipt.has_value());
   EXPECT_EQ(receipt->pages, 4);
-  EXPECT_EQ(backend->Forget(Request(1, 1, 1).scope)->pages, 0);
+  EXPECT_EQ(backend->Forget(Request(1, 1, 1).scope, api::ForgetExtent::kScope)->pages, 0);
 }
 
 TEST(AdmissionTest, PredictsTheWaitFromTheRateAtWhichRequestsAreTakenUp) {

@@ -95,20 +95,25 @@ void PageKeeper::AttachMore(Sequence& sequence) {
   Attach(sequence);
 }
 
-// Copying a page there and back moves its bytes four times; computing a token again reads the weights at least once for
-// the step, so a page is swapped wherever there is room.
-void PageKeeper::SwapOutTail(Sequence& sequence) {
+void PageKeeper::SwapOutTail(Sequence& sequence, int64_t recompute_ns) {
   const int page = pool_.layout().page_tokens;
   if (host_ == nullptr || !UsesCache(sequence) || sequence.n_computed % page == 0 || host_->SwapRoom() == 0) return;
   const kv::PageHandle& tail = sequence.pages.handles()[static_cast<size_t>(sequence.n_computed / page)];
-  auto swapped = host_->SwapOut(tail, *sequence.state->prepared.scope, clock_.NowNanos());
+  if (!swap_cost_.ShouldSwap(recompute_ns)) {
+    ++n_left_to_recompute_;
+    return;
+  }
+  const int64_t start = clock_.NowNanos();
+  auto swapped = host_->SwapOut(tail, *sequence.state->prepared.scope, start);
   if (!swapped) return;
+  swap_cost_.ObserveCopy(clock_.NowNanos() - start);
+  ++n_swapped_;
   sequence.swapped_tail = *std::move(swapped);
   sequence.swapped_tokens = sequence.n_computed;
 }
 
-void PageKeeper::Detach(Sequence& sequence) {
-  SwapOutTail(sequence);
+void PageKeeper::Detach(Sequence& sequence, int64_t recompute_ns) {
+  SwapOutTail(sequence, recompute_ns);
   sequence.pages.Truncate(0);
   sequence.n_computed = sequence.n_published = 0;
   sequence.cursor.reset();

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "engine/scheduler.h"
+#include "engine/swap_cost.h"
 #include "kv/disk_tier.h"
 #include "kv/host_store.h"
 #include "kv/prefix_cache.h"
@@ -32,7 +33,7 @@ class PageKeeper final : public PageSource {
   int Evict(int n, bool last_resort) override;
   void Attach(Sequence& sequence) override;
   void AttachMore(Sequence& sequence) override;
-  void Detach(Sequence& sequence) override;
+  void Detach(Sequence& sequence, int64_t recompute_ns) override;
   bool SharesPrefixes(const Sequence& a, const Sequence& b) const override;
 
   // Gives a choice that has nothing the KV of another: whole pages are shared, the last, partial one is copied. Without
@@ -46,6 +47,9 @@ class PageKeeper final : public PageSource {
   // Between steps: what is past its time goes, a little at a time.
   void Tidy() { cache_->Sweep(16); }
   kv::PrefixCache& cache() { return *cache_; }
+  // Partial pages of preempted choices: copied to host memory, or left to be computed again as that is cheaper.
+  int64_t n_swapped() const { return n_swapped_; }
+  int64_t n_left_to_recompute() const { return n_left_to_recompute_; }
   const kv::HostStore* host() const { return host_.get(); }
   const kv::DiskTier* disk() const { return disk_.get(); }
 
@@ -57,7 +61,7 @@ class PageKeeper final : public PageSource {
   };
 
   PageKeeper(kv::PagePool& pool, Clock& clock) : pool_(pool), clock_(clock) {}
-  void SwapOutTail(Sequence& sequence);
+  void SwapOutTail(Sequence& sequence, int64_t recompute_ns);
 
   kv::PagePool& pool_;
   Clock& clock_;
@@ -65,6 +69,8 @@ class PageKeeper final : public PageSource {
   std::unique_ptr<kv::HostStore> host_;   // its pages are pushed to disk_
   std::unique_ptr<kv::PrefixCache> cache_;
   std::unordered_map<uint64_t, KeptSequence> kept_;
+  SwapCost swap_cost_;
+  int64_t n_swapped_ = 0, n_left_to_recompute_ = 0;
 };
 
 }  // namespace surety::engine

@@ -31,7 +31,7 @@ void Scheduler::EnqueueFork(Sequence* sequence) {
     InsertRunning(sequence);
     return;
   }
-  source_.Detach(*sequence);
+  source_.Detach(*sequence, RecomputeNs(*sequence));
   queue_.Push(sequence);
 }
 
@@ -45,6 +45,13 @@ void Scheduler::Remove(Sequence* sequence, int n_output) {
 int Scheduler::PagesOf(int64_t n_tokens) const {
   const int64_t page = pool_.layout().page_tokens;
   return static_cast<int>((n_tokens + page - 1) / page);
+}
+
+// What the tokens of its last, partial page add to a step that also computes its next token.
+int64_t Scheduler::RecomputeNs(const Sequence& sequence) const {
+  const int tail = sequence.n_computed % pool_.layout().page_tokens;
+  const double position = sequence.n_computed;
+  return cost_.Predict({tail + 1, (tail + 1) * position}) - cost_.Predict({1, position});
 }
 
 double Scheduler::PredictedGrowth(const Sequence& sequence) const {
@@ -81,7 +88,7 @@ void Scheduler::Admit(int64_t now_ns) {
     next = queue_.Front();  // one that lost its place may be first now
     source_.Attach(*next);
     if (!ExtendPages(*next, next->n_tokens(), now_ns)) {
-      source_.Detach(*next);
+      source_.Detach(*next, RecomputeNs(*next));
       return;
     }
     queue_.Pop(next);
@@ -106,7 +113,7 @@ Sequence* Scheduler::Victim(const Sequence& asker) const {
 }
 
 void Scheduler::Preempt(Sequence& victim, int64_t now_ns) {
-  source_.Detach(victim);
+  source_.Detach(victim, RecomputeNs(victim));
   std::erase(running_, &victim);
   victim.preempted = true;
   victim.preempted_since_ns = now_ns;

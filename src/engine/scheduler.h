@@ -48,8 +48,9 @@ class PageSource {
   virtual void Attach(Sequence& sequence) = 0;
   // The same for one that has pages, where another may have computed more of the same prefix meanwhile.
   virtual void AttachMore(Sequence& sequence) = 0;
-  // Takes all pages of a choice that is preempted; keeps them elsewhere where that is cheaper than computing again.
-  virtual void Detach(Sequence& sequence) = 0;
+  // Takes all pages of a choice that is preempted. What no prefix keeps, its last, partial page, is kept elsewhere
+  // where that is cheaper than computing it again, which is predicted to take `recompute_ns` (0: not known).
+  virtual void Detach(Sequence& sequence, int64_t recompute_ns) = 0;
   // Both would read and write the same prefix pages.
   virtual bool SharesPrefixes(const Sequence& a, const Sequence& b) const = 0;
 };
@@ -91,6 +92,7 @@ class Scheduler {
   bool WaitsForPrefix(Sequence& sequence) const;
   void Append(Sequence& sequence, int n_rows, StepPlan& plan);
   int PagesOf(int64_t n_tokens) const;
+  int64_t RecomputeNs(const Sequence& sequence) const;
   double PredictedGrowth(const Sequence& sequence) const;
 
   SchedulerOptions options_;

@@ -104,8 +104,8 @@ Parsed<boost::json::object> Steps(const ModelRegistry& models, const HttpRequest
 }
 
 Parsed<boost::json::object> Forget(const ModelRegistry& models, const HttpRequest& request) {
-  const auto fields = Fields::Of(request, {"model", "tenant", "region", "product", "policy_version", "language",
-                                           "eligibility", "effective_date", "salt"});
+  const auto fields = Fields::Of(request, {"model", "extent", "tenant", "region", "product", "policy_version",
+                                           "language", "eligibility", "effective_date", "salt"});
   if (!fields) return std::unexpected(fields.error());
   api::Scope scope;
   scope.tenant = fields->Get("tenant");
@@ -119,6 +119,19 @@ Parsed<boost::json::object> Forget(const ModelRegistry& models, const HttpReques
   scope.eligibility = fields->Get("eligibility");
   scope.effective_date = fields->Get("effective_date");
   scope.salt = fields->Get("salt");
+  const std::string extent_name = fields->Get("extent");
+  auto extent = api::ForgetExtent::kScope;
+  if (extent_name == "tenant") {
+    extent = api::ForgetExtent::kTenant;
+    api::Scope tenant_alone;
+    tenant_alone.tenant = scope.tenant;
+    if (scope != tenant_alone) {
+      return BadField("extent", "with 'extent' \"tenant\" all scopes of the tenant are forgotten: give no other field "
+                                "of a scope");
+    }
+  } else if (!extent_name.empty() && extent_name != "scope") {
+    return BadField("extent", "'extent' is " + Quoted(extent_name) + ", but must be \"scope\" or \"tenant\"");
+  }
   const std::string name = fields->Get("model");
   if (!name.empty()) {
     if (const auto found = models.Find(name); !found) return std::unexpected(ErrorOf(found.error(), "model"));
@@ -126,7 +139,7 @@ Parsed<boost::json::object> Forget(const ModelRegistry& models, const HttpReques
   boost::json::array receipts;
   for (const auto& model : models.List()) {
     if (model.id != model.root || (!name.empty() && models.Find(name)->name != model.id)) continue;
-    const auto receipt = model.backend->Forget(scope);
+    const auto receipt = model.backend->Forget(scope, extent);
     if (!receipt) return std::unexpected(ErrorOf(receipt.error()));
     receipts.push_back(boost::json::object{{"model", model.id},
                                            {"pages", receipt->pages},

@@ -3,7 +3,7 @@
 //
 //   GET  /admin/state            each model's queues, pages and cache
 //   GET  /admin/steps?last=N     each model's last steps: what they computed, what was predicted, what they took
-//   POST /admin/forget           {"model"?, "tenant", "permissions"?, ..., "salt"?} -> a receipt for each model
+//   POST /admin/forget           {"model"?, "extent"?, "tenant", "permissions"?, ..., "salt"?} -> receipts, by model
 //   POST /admin/models/load      {"model": name or path, "name"?}
 //   POST /admin/models/unload    {"model": name}
 //

@@ -223,6 +223,7 @@ class PrefixCache {
   // When scopes were forgotten; bounded, see NoteForgotten.
   std::unordered_map<ScopeKey, uint64_t, KeyHash> forgotten_scopes_;
   std::unordered_map<FamilyKey, uint64_t, KeyHash> forgotten_families_;
+  std::unordered_map<TenantKey, uint64_t, KeyHash> forgotten_tenants_;
   uint64_t all_forgotten_ = 0;
   uint64_t last_serial_ = 0;
   int n_pages_ = 0;

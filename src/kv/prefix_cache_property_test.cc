@@ -270,7 +270,8 @@ class CacheWorld {
 
   void Forget() {
     const int scope = static_cast<int>(Draw(kScopes));
-    const bool whole_family = Draw(2) == 0;
+    const uint64_t extent = Draw(3);  // each tenant has one family here
+    const bool whole_family = extent != 0;
     const ScopeKey& key = keys_[static_cast<size_t>(scope)];
     const auto covered = [&](int other) {
       return whole_family ? other / kSalts == scope / kSalts : other == scope;
@@ -283,7 +284,9 @@ class CacheWorld {
       Held(page.page) ? void(++in_use) : free_now.push_back(page.page);
       if (Held(page.page)) owed_.insert(page.page);
     }
-    const ForgetReceipt receipt = whole_family ? cache_->Forget(key.family()) : cache_->Forget(key);
+    const ForgetReceipt receipt = extent == 0   ? cache_->Forget(key)
+                                  : extent == 1 ? cache_->Forget(key.family())
+                                                : cache_->Forget(key.tenant());
     ASSERT_EQ(receipt.pages, pages);
     ASSERT_EQ(receipt.pages_in_use, in_use);
     ASSERT_EQ(receipt.bytes, (pages - in_use) * pool_->layout().PageBytes());

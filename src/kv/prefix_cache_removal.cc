@@ -130,7 +130,7 @@ void PrefixCache::ForgetPages(ScopeRecord& scope, ForgetReceipt& receipt) {
 ForgetReceipt PrefixCache::Forget(const ScopeSet& scopes) {
   NoteForgotten(scopes);
   std::vector<ScopeRecord*> covered;
-  if (scopes.scope()) {
+  if (scopes.scope() != nullptr) {
     if (ScopeRecord* scope = FindScope(*scopes.scope())) covered.push_back(scope);
   } else {
     for (const auto& [key, scope] : scopes_) {
@@ -151,29 +151,30 @@ ForgetReceipt PrefixCache::Forget(const ScopeSet& scopes) {
 void PrefixCache::NoteForgotten(const ScopeSet& scopes) {
   constexpr size_t kMostNotes = 4096;
   const uint64_t serial = ++last_serial_;
-  if (forgotten_scopes_.size() + forgotten_families_.size() >= kMostNotes) {
+  if (forgotten_scopes_.size() + forgotten_families_.size() + forgotten_tenants_.size() >= kMostNotes) {
     // Rather than remembering ever more, distrust every cursor of before: their sequences insert nothing.
     all_forgotten_ = serial;
     forgotten_scopes_.clear();
     forgotten_families_.clear();
-  } else if (scopes.scope()) {
+    forgotten_tenants_.clear();
+  } else if (scopes.scope() != nullptr) {
     forgotten_scopes_[*scopes.scope()] = serial;
+  } else if (scopes.family() != nullptr) {
+    forgotten_families_[*scopes.family()] = serial;
   } else {
-    forgotten_families_[scopes.family()] = serial;
+    forgotten_tenants_[*scopes.tenant()] = serial;
   }
 }
 
 bool PrefixCache::Forgotten(const PrefixCursor& cursor) const {
   if (cursor.serial_ < all_forgotten_) return true;
-  if (!forgotten_scopes_.empty()) {
-    const auto at = forgotten_scopes_.find(cursor.scope_);
-    if (at != forgotten_scopes_.end() && at->second > cursor.serial_) return true;
-  }
-  if (!forgotten_families_.empty()) {
-    const auto at = forgotten_families_.find(cursor.scope_.family());
-    if (at != forgotten_families_.end() && at->second > cursor.serial_) return true;
-  }
-  return false;
+  const auto noted_since = [&](const auto& notes, const auto& key) {
+    if (notes.empty()) return false;
+    const auto at = notes.find(key);
+    return at != notes.end() && at->second > cursor.serial_;
+  };
+  return noted_since(forgotten_scopes_, cursor.scope_) || noted_since(forgotten_families_, cursor.scope_.family()) ||
+         noted_since(forgotten_tenants_, cursor.scope_.tenant());
 }
 
 void PrefixCache::ApplyPolicy(FamilyRecord& family, const ScopePolicy& policy) {

@@ -202,9 +202,12 @@ class TieredWorld {
 
   void Forget() {
     const int scope = static_cast<int>(draw_(4));
-    const bool whole_family = draw_(2) == 0;
+    const uint64_t extent = draw_(3);  // each tenant has one family here
+    const bool whole_family = extent != 0;
     const ScopeKey& key = keys_[static_cast<size_t>(scope)];
-    const ForgetReceipt receipt = whole_family ? cache_->Forget(key.family()) : cache_->Forget(key);
+    const ForgetReceipt receipt = extent == 0   ? cache_->Forget(key)
+                                  : extent == 1 ? cache_->Forget(key.family())
+                                                : cache_->Forget(key.tenant());
     ASSERT_EQ(receipt.bytes, receipt.pages * pool_->layout().PageBytes());
     std::erase_if(computed_ns_, [&](const auto& entry) {
       return whole_family ? entry.first.first / 2 == scope / 2 : entry.first.first == scope;

@@ -337,6 +337,25 @@ TEST_F(PrefixCacheTest, ForgetIsFinalForRunningSequencesToo) {
   EXPECT_EQ(cache_->Insert(after.cursor, tokens, Compute("a", tokens)).n_new, 3);
 }
 
+TEST_F(PrefixCacheTest, ATenantIsForgottenWhateverItsScopes) {
+  const auto tokens = TokensOf({1, 2});
+  const auto of = [](std::string_view tenant, std::string_view region) {
+    return *ScopeKeyBuilder(TestSecret()).Tenant(tenant).Region(region).Model(Sha256Digest{}, TinyLayout()).Build();
+  };
+  const ScopeKey east = of("a", "east"), west = of("a", "west"), other = of("b", "east");
+  std::vector<PrefixMatch> running;
+  for (const ScopeKey& scope : {east, west, other}) {
+    running.push_back(cache_->Match(scope, tokens, 0));
+    EXPECT_EQ(cache_->Insert(running.back().cursor, tokens, Compute("x", tokens)).n_new, 2);
+  }
+  EXPECT_EQ(cache_->Forget(east.tenant()).pages, 4);
+  EXPECT_EQ(cache_->PeekTokens(east, tokens, 32), 0);
+  EXPECT_EQ(cache_->PeekTokens(west, tokens, 32), 0);
+  EXPECT_EQ(cache_->PeekTokens(other, tokens, 32), 32);
+  EXPECT_TRUE(cache_->Insert(running[1].cursor, tokens, Compute("x", tokens)).forgotten);
+  EXPECT_FALSE(cache_->Insert(running[2].cursor, tokens, Compute("x", tokens)).forgotten);
+}
+
 TEST_F(PrefixCacheTest, ManyForgetsKeepNoGrowingList) {
   const auto tokens = TokensOf({1});
   PrefixMatch old_cursor = cache_->Match(MakeScope("a"), tokens, 0);

@@ -90,6 +90,7 @@ Result<ScopeSecret> ScopeSecret::Random() {
 
 std::string FamilyKey::Fingerprint() const { return FingerprintOf(bytes_); }
 size_t FamilyKey::hash() const { return HashOf(bytes_); }
+size_t TenantKey::hash() const { return HashOf(bytes_); }
 std::string ScopeKey::Fingerprint() const { return FingerprintOf(bytes_); }
 size_t ScopeKey::hash() const { return HashOf(bytes_); }
 
@@ -122,23 +123,26 @@ ScopeKeyBuilder& ScopeKeyBuilder::Model(const Sha256Digest& digest, const KvLayo
   return Set(ScopeField::kLayoutShape, shape);
 }
 
-std::string ScopeKeyBuilder::Encoding(bool with_salt) const {
-  // The first word keeps a family apart from a scope without salt.
-  std::string out = with_salt ? "surety kv scope 1\n" : "surety kv family 1\n";
+std::string ScopeKeyBuilder::Encoding(Extent extent) const {
+  // The first word keeps a family, and a tenant, apart from a scope that has no more fields.
+  std::string out = extent == Extent::kScope    ? "surety kv scope 1\n"
+                    : extent == Extent::kFamily ? "surety kv family 1\n"
+                                                : "surety kv tenant 1\n";
   out.reserve(512);
   for (size_t tag = 0; tag < fields_.size(); ++tag) {
     const auto field = static_cast<ScopeField>(tag);
+    if (extent == Extent::kTenant && field != ScopeField::kTenant) continue;
     if (field == ScopeField::kPermission) {
       for (const std::string& value : permissions_) AppendField(out, field, value);
-    } else if (fields_[tag] && (with_salt || field != ScopeField::kSalt)) {
+    } else if (fields_[tag] && (extent == Extent::kScope || field != ScopeField::kSalt)) {
       AppendField(out, field, *fields_[tag]);
     }
   }
   return out;
 }
 
-std::array<uint8_t, 32> ScopeKeyBuilder::Mac(bool with_salt) const {
-  const std::string text = Encoding(with_salt);
+std::array<uint8_t, 32> ScopeKeyBuilder::Mac(Extent extent) const {
+  const std::string text = Encoding(extent);
   std::array<uint8_t, 32> mac;
   size_t size_bytes = 0;
   // A copy of the keyed state: the key is taken in once a process, not once a request.
@@ -161,7 +165,7 @@ Result<ScopeKey> ScopeKeyBuilder::Build() const {
                                            " was set; without it nothing may be cached"));
     }
   }
-  return ScopeKey(Mac(true), FamilyKey(Mac(false)));
+  return ScopeKey(Mac(Extent::kScope), FamilyKey(Mac(Extent::kFamily)), TenantKey(Mac(Extent::kTenant)));
 }
 
 }  // namespace surety::kv

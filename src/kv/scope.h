@@ -10,8 +10,8 @@
 // differs from an empty one.
 //
 // Threads: values; a builder belongs to one thread.
-// Invariants: (1) the encoding is injective on fields, permissions taken as a set. (2) keys of scopes and of families
-// come from disjoint sets of pre-images.
+// Invariants: (1) the encoding is injective on fields, permissions taken as a set. (2) keys of scopes, of families and
+// of tenants come from disjoint sets of pre-images.
 #pragma once
 
 #include <array>
@@ -23,6 +23,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "base/hash.h"
 #include "base/status.h"
@@ -81,36 +82,57 @@ class FamilyKey {
   std::array<uint8_t, 32> bytes_;
 };
 
+// All scopes of a tenant in this model: what is forgotten when the tenant leaves.
+class TenantKey {
+ public:
+  bool operator==(const TenantKey&) const = default;
+  size_t hash() const;
+
+ private:
+  friend class ScopeKeyBuilder;
+  explicit TenantKey(const std::array<uint8_t, 32>& bytes) : bytes_(bytes) {}
+  std::array<uint8_t, 32> bytes_;
+};
+
 class ScopeKey {
  public:
   bool operator==(const ScopeKey& other) const { return bytes_ == other.bytes_; }
   const FamilyKey& family() const { return family_; }
+  const TenantKey& tenant() const { return tenant_; }
   std::string Fingerprint() const;
   size_t hash() const;
 
  private:
   friend class ScopeKeyBuilder;
   friend class TierKey;
-  ScopeKey(const std::array<uint8_t, 32>& bytes, const FamilyKey& family) : bytes_(bytes), family_(family) {}
+  ScopeKey(const std::array<uint8_t, 32>& bytes, const FamilyKey& family, const TenantKey& tenant)
+      : bytes_(bytes), family_(family), tenant_(tenant) {}
   std::array<uint8_t, 32> bytes_;
-  FamilyKey family_;  // a function of the same fields, so it takes no part in equality
+  FamilyKey family_;  // functions of the same fields, so they take no part in equality
+  TenantKey tenant_;
 };
 
-// One scope, or all scopes of a family.
+// One scope, all scopes of a family, or all of a tenant.
 class ScopeSet {
  public:
-  ScopeSet(const ScopeKey& scope) : scope_(scope), family_(scope.family()) {}  // NOLINT: implicit by design
-  ScopeSet(const FamilyKey& family) : family_(family) {}                      // NOLINT: implicit by design
-  bool Covers(const ScopeKey& scope) const { return scope_ ? *scope_ == scope : family_ == scope.family(); }
-  const std::optional<ScopeKey>& scope() const { return scope_; }  // empty: the whole family
-  const FamilyKey& family() const { return family_; }
+  ScopeSet(const ScopeKey& scope) : key_(scope) {}     // NOLINT: implicit by design
+  ScopeSet(const FamilyKey& family) : key_(family) {}  // NOLINT: implicit by design
+  ScopeSet(const TenantKey& tenant) : key_(tenant) {}  // NOLINT: implicit by design
+  bool Covers(const ScopeKey& scope) const {
+    if (const auto* one = std::get_if<ScopeKey>(&key_)) return *one == scope;
+    if (const auto* family = std::get_if<FamilyKey>(&key_)) return *family == scope.family();
+    return std::get<TenantKey>(key_) == scope.tenant();
+  }
+  const ScopeKey* scope() const { return std::get_if<ScopeKey>(&key_); }     // null: not just one
+  const FamilyKey* family() const { return std::get_if<FamilyKey>(&key_); }  // null: not a family
+  const TenantKey* tenant() const { return std::get_if<TenantKey>(&key_); }  // null: not a tenant
 
  private:
-  std::optional<ScopeKey> scope_;
-  FamilyKey family_;
+  std::variant<ScopeKey, FamilyKey, TenantKey> key_;
 };
 
 struct KeyHash {
+  size_t operator()(const TenantKey& key) const { return key.hash(); }
   size_t operator()(const FamilyKey& key) const { return key.hash(); }
   size_t operator()(const ScopeKey& key) const { return key.hash(); }
 };
@@ -135,12 +157,13 @@ class ScopeKeyBuilder {
   // kInvalidArgument: a field set twice with different values.
   Result<ScopeKey> Build() const;
 
+  enum class Extent : uint8_t { kScope, kFamily, kTenant };  // all fields; all but the salt; the tenant alone
   // The encoding that is digested, for tests and reviewers.
-  std::string Encoding(bool with_salt) const;
+  std::string Encoding(Extent extent) const;
 
  private:
   ScopeKeyBuilder& Set(ScopeField field, std::string_view value);
-  std::array<uint8_t, 32> Mac(bool with_salt) const;
+  std::array<uint8_t, 32> Mac(Extent extent) const;
 
   const ScopeSecret* secret_;
   std::array<std::optional<std::string>, 15> fields_;  // by tag

@@ -76,9 +76,11 @@ TEST(ScopeKeyBuilderTest, EncodingCanBeReadBack) {
       builder.Permission(value).Permission(value);
       expected.emplace(static_cast<int>(ScopeField::kPermission), value);
     }
-    ASSERT_EQ(Decode(builder.Encoding(true), "surety kv scope 1\n"), expected);
+    ASSERT_EQ(Decode(builder.Encoding(ScopeKeyBuilder::Extent::kScope), "surety kv scope 1\n"), expected);
     expected.erase(static_cast<int>(ScopeField::kSalt));
-    ASSERT_EQ(Decode(builder.Encoding(false), "surety kv family 1\n"), expected);
+    ASSERT_EQ(Decode(builder.Encoding(ScopeKeyBuilder::Extent::kFamily), "surety kv family 1\n"), expected);
+    std::erase_if(expected, [](const auto& field) { return field.first != static_cast<int>(ScopeField::kTenant); });
+    ASSERT_EQ(Decode(builder.Encoding(ScopeKeyBuilder::Extent::kTenant), "surety kv tenant 1\n"), expected);
   }
 }
 
@@ -129,6 +131,22 @@ TEST(ScopeKeyBuilderTest, SaltSplitsAScopeAndStaysInItsFamily) {
   EXPECT_NE(plain.Fingerprint(), plain.family().Fingerprint());
 }
 
+TEST(ScopeKeyBuilderTest, ATenantHasAllItsScopesAndNoOthers) {
+  const auto of = [](std::string_view tenant) {
+    return ScopeKeyBuilder(TestSecret()).Tenant(tenant).Model(Sha256Digest{}, TinyLayout());
+  };
+  const ScopeKey plain = *of("t").Build();
+  for (const ScopeKey& own : {*of("t").Region("r").Build(), *of("t").Permission("p").Salt("s").Build(),
+                              *of("t").EffectiveDate("2026-01-01").Build()}) {
+    EXPECT_EQ(own.tenant(), plain.tenant());
+    EXPECT_TRUE(ScopeSet(plain.tenant()).Covers(own));
+    EXPECT_FALSE(ScopeSet(plain.family()).Covers(own));
+  }
+  for (const std::string_view other : {"T", "t ", "tt", ""}) {
+    EXPECT_FALSE(ScopeSet(plain.tenant()).Covers(*of(other).Build())) << other;
+  }
+}
+
 TEST(ScopeKeyBuilderTest, ModelAndLayoutAreInTheKey) {
   Sha256Digest other_digest{};
   other_digest[31] = 1;
@@ -161,7 +179,7 @@ TEST(ScopeKeyBuilderTest, SecretDecidesTheKey) {
 
 TEST(ScopeKeyBuilderTest, FingerprintIsTheEndOfAnHmac) {
   const ScopeKeyBuilder builder = Base();
-  const std::string text = builder.Encoding(true);
+  const std::string text = builder.Encoding(ScopeKeyBuilder::Extent::kScope);
   const auto secret = TestSecretBytes();
   uint8_t mac[32];
   unsigned int size = 0;

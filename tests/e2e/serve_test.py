@@ -190,6 +190,15 @@ class ServeTest(EndToEnd):
         self.assertEqual(cached("a1"), 0)
         self.assertEqual(cached("a1", cache_salt="x"), 0)
         self.assertGreater(cached("b"), 100)
+        for body, param in (({"tenant": "a", "extent": "all"}, "extent"),
+                            ({"tenant": "a", "region": "r", "extent": "tenant"}, "extent")):
+            status, answer, _ = server.call("POST", "/admin/forget", body, key["root"], server.admin)
+            self.assertEqual((status, answer["error"]["param"]), (400, param))
+        whole = {"tenant": "a", "extent": "tenant"}
+        receipt = server.call("POST", "/admin/forget", whole, key["root"], server.admin)[1]
+        self.assertGreater(receipt["receipts"][0]["bytes"], 0)
+        self.assertEqual((cached("a1"), cached("a1", cache_salt="x")), (0, 0))
+        self.assertGreater(cached("b"), 100)
 
     def test_a_full_queue_refuses_within_50_ms(self):
         server = Server(self, "--parallel", "1", "--queue", "1")

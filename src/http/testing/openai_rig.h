@@ -116,7 +116,7 @@ class FakeBackend : public api::Backend {
     }
     return results;
   }
-  Result<api::ForgetReceipt> Forget(const api::Scope&) override { return api::ForgetReceipt{}; }
+  Result<api::ForgetReceipt> Forget(const api::Scope&, api::ForgetExtent) override { return api::ForgetReceipt{}; }
   void Drain(int64_t) override {}
   boost::json::object DebugState() const override { return {}; }
   boost::json::array RecentSteps(int) const override { return {}; }
