@@ -28,7 +28,7 @@ namespace surety::engine {
 struct SchedulerOptions {
   int max_sequences = 1;
   int max_rows = 512;
-  int min_chunk_rows = 8;
+  int min_chunk_rows = 2;
   int max_prompt_logit_rows = 0;  // rows of a step whose logits may be wanted beside one a sequence
   // Time of a step while streams run: this, or if 0 itl_stretch times that of a step without prompts.
   int64_t itl_target_ns = 0;
