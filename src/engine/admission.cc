@@ -5,7 +5,8 @@
 namespace surety::engine {
 namespace {
 
-constexpr double kIntervalFade = 0.1;
+constexpr double kStartFade = 0.9;        // a start's weight halves within 7 further ones
+constexpr double kExpectationWeight = 2;  // starts that the expectation counts as
 
 std::string SecondsText(int64_t nanos) {
   std::string text = std::to_string(static_cast<double>(nanos) * 1e-9);
@@ -66,9 +67,9 @@ void Admission::Forget(api::RequestId id) {
 
 void Admission::Started(api::RequestId id, int64_t now_ns) {
   const std::lock_guard lock(mutex_);
-  if (had_queue_ && last_start_ns_ > 0) {
-    const double interval = static_cast<double>(now_ns - last_start_ns_);
-    interval_ns_ = interval_ns_ == 0 ? interval : interval_ns_ + kIntervalFade * (interval - interval_ns_);
+  if (had_queue_ && last_start_ns_ > 0) {  // several may start in one step: the time counts once, they all count
+    seen_ns_ = seen_ns_ * kStartFade + static_cast<double>(now_ns - last_start_ns_);
+    n_seen_ = n_seen_ * kStartFade + 1;
   }
   Forget(id);
   last_start_ns_ = now_ns;
@@ -83,6 +84,11 @@ void Admission::Left(api::RequestId id) {
 void Admission::SetPlacesFree(int n) {
   const std::lock_guard lock(mutex_);
   places_free_ = n;
+}
+
+void Admission::SetExpectedInterval(int64_t ns) {
+  const std::lock_guard lock(mutex_);
+  if (ns > 0) expected_ns_ = static_cast<double>(ns);
 }
 
 void Admission::Drain() {
@@ -102,7 +108,9 @@ int64_t Admission::PredictedWaitNs() const {
 
 int64_t Admission::PredictedWaitLocked() const {
   const int ahead = std::max(0, static_cast<int>(waiting_.size()) + 1 - places_free_);
-  return static_cast<int64_t>(ahead * interval_ns_);
+  const double weight = expected_ns_ > 0 ? kExpectationWeight : 0;
+  if (n_seen_ + weight == 0) return 0;
+  return static_cast<int64_t>(ahead * (seen_ns_ + weight * expected_ns_) / (n_seen_ + weight));
 }
 
 }  // namespace surety::engine

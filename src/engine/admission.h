@@ -1,4 +1,6 @@
-// Decides whether a request may join the queue, and how long it would wait there.
+// Decides whether a request may join the queue, and how long it would wait there: the number ahead times the interval
+// at which requests are taken up. The interval is what was seen while there was a queue; until much was seen, what the
+// engine expects counts as well.
 //
 // Threads: any; the engine thread reports what it takes up. Owns: counts only.
 // Invariant: each request that Enter let in leaves exactly once, by Started or by Left.
@@ -30,6 +32,7 @@ class Admission {
   void Started(api::RequestId id, int64_t now_ns);
   void Left(api::RequestId id);  // ended without having been taken up
   void SetPlacesFree(int n);     // in the batch, as of the last step
+  void SetExpectedInterval(int64_t ns);  // from what runs; 0: not known, the last one stays
   void Drain();
 
   int n_waiting() const;
@@ -47,7 +50,8 @@ class Admission {
   int places_free_ = 1;
   int64_t last_start_ns_ = 0;
   bool had_queue_ = false;      // others waited when the last one was taken up
-  double interval_ns_ = 0;      // between two that are taken up while others wait, fading
+  double seen_ns_ = 0, n_seen_ = 0;  // time with a queue, and how many were taken up in it, fading
+  double expected_ns_ = 0;
 };
 
 }  // namespace surety::engine

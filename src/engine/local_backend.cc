@@ -225,6 +225,8 @@ void LocalBackend::Loop() {
     (void)status;  // a step's failure reaches its requests as events
     Publish();
     Dispatch(events);
+    const std::lock_guard lock(metrics_mutex_);
+    metrics_.SetWaiting(admission_.n_waiting());  // without those that ended before they were taken up
   }
 }
 
@@ -237,6 +239,7 @@ void LocalBackend::Publish() {
   }
   const int running = static_cast<int>(engine_->scheduler().running().size());
   admission_.SetPlacesFree(engine_->options().max_sequences - running);
+  admission_.SetExpectedInterval(engine_->scheduler().ExpectedServiceNs() / engine_->options().max_sequences);
   progress_ns_.store(now, std::memory_order_release);
   const std::lock_guard lock(metrics_mutex_);
   const kv::PagePool& pages = engine_->pages();

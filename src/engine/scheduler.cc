@@ -54,6 +54,22 @@ int64_t Scheduler::RecomputeNs(const Sequence& sequence) const {
   return cost_.Predict({tail + 1, (tail + 1) * position}) - cost_.Predict({1, position});
 }
 
+int64_t Scheduler::ExpectedServiceNs() const {
+  if (running_.empty() || !cost_.calibrated()) return 0;
+  StepWork decode;
+  double steps = 0, prefill_ns = 0;
+  for (const Sequence* s : running_) {
+    decode.rows += 1;
+    decode.attended += s->n_tokens();
+    steps += s->n_output() + PredictedGrowth(*s);
+    const int n = s->n_prompt;
+    prefill_ns += static_cast<double>(cost_.Predict({n, 0.5 * n * n}));
+  }
+  const double n_running = static_cast<double>(running_.size());
+  // While one prompt is read the others wait for it.
+  return static_cast<int64_t>(steps / n_running * static_cast<double>(cost_.Predict(decode)) + prefill_ns);
+}
+
 double Scheduler::PredictedGrowth(const Sequence& sequence) const {
   const double left = std::max(mean_output_ - sequence.n_output(), 0.25 * mean_output_);
   return std::min(left, static_cast<double>(sequence.tokens_left()));

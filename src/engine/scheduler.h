@@ -78,6 +78,8 @@ class Scheduler {
   const WaitQueue& queue() const { return queue_; }
   const StepCostModel& cost() const { return cost_; }
   int64_t n_preemptions() const { return n_preemptions_; }
+  // How long what runs is expected to need on average, from its first prompt row to its last token; 0: not known.
+  int64_t ExpectedServiceNs() const;
 
  private:
   void Admit(int64_t now_ns);

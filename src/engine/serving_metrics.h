@@ -24,6 +24,7 @@ class ServingMetrics {
   void Refused(StatusCode reason);
   // After a step: what it changed. `now_ns` is when its tokens were committed.
   void AfterStep(const Engine& engine, int n_waiting, double kv_usage);
+  void SetWaiting(int n) { waiting_.Set(n); }
   void Arrived(api::RequestId id, int64_t now_ns, const api::GenerationRequest& request);
   void OnEvent(const api::Event& event, int64_t now_ns);
 
