@@ -44,7 +44,7 @@ class Reader:
 
 
 def with_template(data, template):
-    """The GGUF file `data` with another chat template. Tensors are found from the end of the head, so they only move."""
+    """The GGUF file `data` with another chat template. Tensors count from the end of the head, so they only move."""
     reader = Reader(data)
     reader.at = 8
     n_tensors, n_keys = reader.number("<Q"), reader.number("<Q")
