@@ -115,6 +115,7 @@ class IdleStreamsTest(EndToEnd):
             connection.close()
         self.eventually(lambda: self.server.metric("surety_request_success_total", finished_reason="abort") ==
                         (1 + ROUNDS) * N_STREAMS + N_HOLDERS + N_WARM - n_ended, "each ended once")
+        self.eventually(lambda: self.server.metric("surety_num_requests_waiting") == 0, "the gauge says so too")
         self.assertEqual(self.server.complete("One, two,")["usage"]["completion_tokens"], 8)
         self.assertEqual(self.server.stop(), 0)
 

@@ -165,6 +165,12 @@ class OverloadTest(EndToEnd):
         self.assertEqual(server.complete("One, two,")["usage"]["completion_tokens"], 8)
         self.assertEqual(server.stop(), 0)
 
+    def test_a_server_that_has_not_seen_a_queue_yet(self):
+        capacity = self.capacity(Server(self, "--parallel", str(PARALLEL), "--max-wait", "0"))
+        server = Server(self, "--parallel", str(PARALLEL), "--max-wait", str(MAX_WAIT_S))
+        ttft_s, bound_s = self.flood(server, capacity, SECONDS / 3)
+        self.assertLess(ttft_s, bound_s)
+
 
 if __name__ == "__main__":
     common.main()
