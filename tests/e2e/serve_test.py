@@ -1,95 +1,13 @@
 #!/usr/bin/env python3
 """surety serve on a real model: what a client sees over the socket, under load, across tenants, at the end."""
 
-import http.client
-import json
-import os
-import re
 import signal
 import threading
 import time
 
 import common
-from common import EndToEnd, MODEL, start
-
-PROMPT = "The history of banking began when merchants lent grain to farmers and traders. " * 12
-
-
-class Server:
-    def __init__(self, case, *args, env=None):
-        self.process = start("serve", "-m", MODEL, "--port", "0", "--json", "-c", "1024", *args,
-                             env={**os.environ, **(env or {})})
-        case.addCleanup(self.kill)
-        line = self.process.stdout.readline()
-        if not line:
-            raise AssertionError(self.process.stderr.read().decode())
-        self.ready = json.loads(line)
-        self.log = []
-        self.reader = threading.Thread(target=self.drain, daemon=True)
-        self.reader.start()
-        self.port = self.ready["port"]
-        self.admin = int(self.ready["admin_url"].rsplit(":", 1)[1]) if "admin_url" in self.ready else None
-
-    def drain(self):
-        for line in self.process.stderr:
-            self.log.append(line.decode())
-
-    def kill(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
-        self.reader.join()
-        self.process.stderr.close()
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
-
-    def call(self, method, path, body=None, key=None, port=None, raw=False):
-        connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=120)
-        try:
-            headers = {"Content-Type": "application/json"}
-            if key:
-                headers["Authorization"] = "Bearer " + key
-            connection.request(method, path, None if body is None else json.dumps(body), headers)
-            response = connection.getresponse()
-            text = response.read().decode()
-            return response.status, text if raw else json.loads(text), dict(response.getheaders())
-        finally:
-            connection.close()
-
-    def complete(self, prompt=PROMPT, key=None, **more):
-        body = {"model": MODEL, "prompt": prompt, "max_tokens": 8, "temperature": 0, **more}
-        status, answer, _ = self.call("POST", "/v1/completions", body, key)
-        if status != 200:
-            raise AssertionError((status, answer))
-        return answer
-
-    def metric(self, name, **labels):
-        """Sum of the series of this name that have these labels."""
-        _, text, _ = self.call("GET", "/metrics", raw=True)
-        total, found = 0.0, False
-        for line in text.splitlines():
-            match = re.match(r"([a-zA-Z_:]+)(?:\{(.*)\})? (\S+)$", line)
-            if match and match.group(1) == name:
-                has = dict(re.findall(r'(\w+)="([^"]*)"', match.group(2) or ""))
-                if all(has.get(k) == v for k, v in labels.items()):
-                    total, found = total + float(match.group(3)), True
-        if not found:
-            raise AssertionError(f"no series {name} {labels}")
-        return total
-
-    def send_stream(self, **more):
-        body = {"model": MODEL, "prompt": PROMPT, "max_tokens": 400, "temperature": 0, "stream": True,
-                "ignore_eos": True, **more}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
-        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
-        return connection
-
-    def open_stream(self, **more):
-        connection = self.send_stream(**more)
-        return connection, connection.getresponse()
+from common import EndToEnd, MODEL
+from serving import PROMPT, Server
 
 
 class ServeTest(EndToEnd):
