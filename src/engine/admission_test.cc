@@ -11,19 +11,41 @@ void EnterMany(Admission& admission, uint64_t first, int n) {
   for (int i = 0; i < n; ++i) ASSERT_EQ(admission.Enter(first + static_cast<uint64_t>(i), "t", 0), nullptr);
 }
 
-TEST(AdmissionTest, PredictsFromTheRateAtWhichAQueueIsTakenUp) {
-  Admission admission({.max_waiting = 1000, .max_waiting_per_tenant = 1000, .max_queue_wait_ns = 0});
+TEST(AdmissionTest, PredictsTheWaitFromTheRateAtWhichRequestsAreTakenUp) {
+  AdmissionOptions options;
+  options.max_waiting = 100;
+  options.max_waiting_per_tenant = 100;
+  options.max_queue_wait_ns = 5'000'000'000;
+  Admission admission(options);
+  api::RequestId next = 1;
+  int64_t now = 1;
+  const auto enter = [&](int64_t timeout_ms) { return admission.Enter(next++, "t", timeout_ms); };
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(enter(0), nullptr);
   admission.SetPlacesFree(0);
-  EnterMany(admission, 0, 200);
-  EXPECT_EQ(admission.PredictedWaitNs(), 0);  // nothing was seen
-  for (uint64_t id = 0; id < 100; ++id) admission.Started(id, static_cast<int64_t>(id + 1) * kAdmissionSecond / 2);
-  EXPECT_NEAR(static_cast<double>(admission.PredictedWaitNs()), 101 * 0.5 * kAdmissionSecond, 1e6);
+  for (api::RequestId id = 1; id <= 8; ++id) admission.Started(id, now += 200'000'000);
+  // Two wait; one is taken up every 200 ms; the next would be the third.
+  EXPECT_NEAR(static_cast<double>(admission.PredictedWaitNs()), 3 * 200e6, 1e6);
+  const auto impatient = enter(500);
+  ASSERT_NE(impatient, nullptr);
+  EXPECT_EQ(impatient->status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(impatient->param, "timeout_ms");
+  for (int i = 0; i < 23; ++i) EXPECT_EQ(enter(0), nullptr) << i;
+  const auto overload = enter(0);
+  ASSERT_NE(overload, nullptr);
+  EXPECT_EQ(overload->status.code(), StatusCode::kResourceExhausted);
+  EXPECT_GT(overload->retry_after_s, 0);
+  // With places free nobody waits.
+  admission.SetPlacesFree(64);
+  EXPECT_EQ(admission.PredictedWaitNs(), 0);
+  admission.Drain();
+  EXPECT_EQ(enter(0)->status.code(), StatusCode::kUnavailable);
 }
 
 TEST(AdmissionTest, ThoseThatStartTogetherShareTheTime) {
   Admission admission({.max_waiting = 1000, .max_waiting_per_tenant = 1000, .max_queue_wait_ns = 0});
   admission.SetPlacesFree(0);
   EnterMany(admission, 0, 500);
+  EXPECT_EQ(admission.PredictedWaitNs(), 0);  // nothing was seen
   for (uint64_t id = 0; id < 400; ++id) admission.Started(id, static_cast<int64_t>(id / 4 + 1) * kAdmissionSecond);
   // Four a second: a new one has 101 ahead of it or beside it.
   EXPECT_NEAR(static_cast<double>(admission.PredictedWaitNs()), 101 * 0.25 * kAdmissionSecond, 6e9);

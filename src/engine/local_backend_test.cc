@@ -11,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "engine/admission.h"
 
 namespace surety::engine {
 namespace {
@@ -224,36 +223,6 @@ TEST_F(LocalBackendTest, ForgetReportsWhatItOverwrote) {
   ASSERT_TRUE(receipt.has_value());
   EXPECT_EQ(receipt->pages, 4);
   EXPECT_EQ(backend->Forget(Request(1, 1, 1).scope, api::ForgetExtent::kScope)->pages, 0);
-}
-
-TEST(AdmissionTest, PredictsTheWaitFromTheRateAtWhichRequestsAreTakenUp) {
-  AdmissionOptions options;
-  options.max_waiting = 100;
-  options.max_waiting_per_tenant = 100;
-  options.max_queue_wait_ns = 5'000'000'000;
-  Admission admission(options);
-  api::RequestId next = 1;
-  int64_t now = 1;
-  const auto enter = [&](int64_t timeout_ms) { return admission.Enter(next++, "t", timeout_ms); };
-  for (int i = 0; i < 10; ++i) ASSERT_EQ(enter(0), nullptr);
-  admission.SetPlacesFree(0);
-  for (api::RequestId id = 1; id <= 8; ++id) admission.Started(id, now += 200'000'000);
-  // Two wait; one is taken up every 200 ms; the next would be the third.
-  EXPECT_NEAR(static_cast<double>(admission.PredictedWaitNs()), 3 * 200e6, 1e6);
-  const auto impatient = enter(500);
-  ASSERT_NE(impatient, nullptr);
-  EXPECT_EQ(impatient->status.code(), StatusCode::kDeadlineExceeded);
-  EXPECT_EQ(impatient->param, "timeout_ms");
-  for (int i = 0; i < 23; ++i) EXPECT_EQ(enter(0), nullptr) << i;
-  const auto overload = enter(0);
-  ASSERT_NE(overload, nullptr);
-  EXPECT_EQ(overload->status.code(), StatusCode::kResourceExhausted);
-  EXPECT_GT(overload->retry_after_s, 0);
-  // With places free nobody waits.
-  admission.SetPlacesFree(64);
-  EXPECT_EQ(admission.PredictedWaitNs(), 0);
-  admission.Drain();
-  EXPECT_EQ(enter(0)->status.code(), StatusCode::kUnavailable);
 }
 
 }  // namespace
