@@ -50,9 +50,9 @@ Result<std::vector<Embedding>> Embedder::EmbedTokens(std::span<const std::vector
       return Error(InvalidArgumentError("text " + std::to_string(i) + " has no tokens"));
     }
     if (sequences[i].size() > context) {
-      return Error(OutOfRangeError("text " + std::to_string(i) + " has " + std::to_string(sequences[i].size()) +
-                                   " tokens, but the model takes " + std::to_string(context) +
-                                   "; shorten or split it"));
+      return Error(OutOfRangeError("text " + std::to_string(i) + " is too large: it has " +
+                                   std::to_string(sequences[i].size()) + " tokens, but the model takes " +
+                                   std::to_string(context) + "; shorten or split it"));
     }
   }
   std::vector<Embedding> out;

@@ -66,7 +66,7 @@ TEST(OpenAiApiTest, AStreamBeginsWithTheRoleAndEndsWithDone) {
     EXPECT_EQ(chunk.at("system_fingerprint"), chunks[0].at("system_fingerprint"));
   }
   const auto delta = [&](size_t i) { return chunks[i].at("choices").at(0).at("delta"); };
-  EXPECT_EQ(delta(0), json::parse(R"({"role":"assistant","content":"","refusal":null})"));
+  EXPECT_EQ(delta(0), json::parse(R"({"role":"assistant","content":null,"refusal":null})"));
   EXPECT_EQ(delta(1), json::parse(R"({"content":"Hel"})"));
   EXPECT_EQ(delta(2), json::parse(R"({"content":"lo"})"));
   EXPECT_EQ(delta(3), json::parse("{}"));

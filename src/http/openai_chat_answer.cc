@@ -32,9 +32,8 @@ class ChatStream : public Answer {
     State& state = choices_[static_cast<size_t>(event.choice)];
     const std::string text = TextOf(event, include_stop_text_);
     if (!std::exchange(state.begun, true)) {
-      const bool only_calls = text.empty() && !event.tool_calls.empty();
-      Chunk(out, event, std::string("{\"role\":\"assistant\",\"content\":") + (only_calls ? "null" : "\"\"") +
-                            ",\"refusal\":null}", nullptr);
+      // Not "": the role comes before any text, and an answer of calls never has one.
+      Chunk(out, event, "{\"role\":\"assistant\",\"content\":null,\"refusal\":null}", nullptr);
     }
     const bool tokens = logprobs_ && !event.logprobs.empty();
     if (!text.empty() || tokens) {

@@ -221,6 +221,11 @@ TEST_F(GenerationTest, FormsOfAnAnswer) {
                               "schema":{"type":"object"}}})").constraint;
   EXPECT_EQ(schema.kind, Kind::kJsonSchema);
   EXPECT_EQ(schema.schema, json::parse(R"({"type":"object"})"));
+  // As llama-server's callers write it: without a name.
+  EXPECT_EQ(Chat(R"("response_format":{"type":"json_schema","json_schema":{"schema":{"const":1}}})").constraint.kind,
+            Kind::kJsonSchema);
+  EXPECT_EQ(ChatFault(R"("response_format":{"type":"json_schema","json_schema":{"name":"a b","schema":{}}})"),
+            "response_format.json_schema.name|invalid_value");
   EXPECT_EQ(Chat(R"("grammar":"root ::= \"a\"")").constraint.grammar, "root ::= \"a\"");
   EXPECT_EQ(Chat(R"("json_schema":{"type":"null"})").constraint.kind, Kind::kJsonSchema);
   EXPECT_EQ(Chat(R"("guided_json":{"type":"null"})").constraint.kind, Kind::kJsonSchema);

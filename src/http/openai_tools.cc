@@ -119,12 +119,15 @@ Parsed<void> MapChoice(const json::value& choice, bool flat, const std::set<std:
   return {};
 }
 
-// The object that holds a schema: {"name", "schema", ...}.
-Parsed<void> MapSchema(const json::object& holder, const std::string& path, api::Constraint& constraint) {
-  auto name = RequiredText(holder, "name", path);
-  if (!name) return std::unexpected(name.error());
-  if (!IsFunctionName(*name)) {
-    return BadField(path + ".name", path + ".name must be 1 to 64 letters, digits, '_' or '-'");
+// The object that holds a schema: {"name", "schema", ...}. In a chat nothing reads the name, and llama-server's callers
+// leave it out.
+Parsed<void> MapSchema(const json::object& holder, const std::string& path, bool named, api::Constraint& constraint) {
+  if (named || Member(holder, "name") != nullptr) {
+    auto name = RequiredText(holder, "name", path);
+    if (!name) return std::unexpected(name.error());
+    if (!IsFunctionName(*name)) {
+      return BadField(path + ".name", path + ".name must be 1 to 64 letters, digits, '_' or '-'");
+    }
   }
   if (auto ok = Optional(holder, "strict", path, json::kind::bool_); !ok) return ok;
   if (auto ok = Optional(holder, "description", path, json::kind::string); !ok) return ok;
@@ -157,7 +160,7 @@ Parsed<void> MapFormat(const json::object& format, const std::string& path, bool
   if (*type == "json_schema") {
     if (flat) {
       if (auto ok = CheckMembers(format, path, kFlat); !ok) return ok;
-      return MapSchema(format, path, constraint);
+      return MapSchema(format, path, true, constraint);
     }
     if (auto ok = CheckMembers(format, path, kNested); !ok) return ok;
     const std::string where = path + ".json_schema";
@@ -165,7 +168,7 @@ Parsed<void> MapFormat(const json::object& format, const std::string& path, bool
     if (holder == nullptr) return BadField(where, where + " is missing", "missing_required_parameter");
     if (!holder->is_object()) return WrongType(where, "an object", *holder);
     if (auto ok = CheckMembers(holder->get_object(), where, std::span(kFlat).subspan(1)); !ok) return ok;
-    return MapSchema(holder->get_object(), where, constraint);
+    return MapSchema(holder->get_object(), where, false, constraint);
   }
   return BadField(path + ".type", path + ".type is " + Quoted(*type) + ", but must be text, json_object or json_schema",
                   "unsupported_value");

@@ -12,11 +12,11 @@
 // - an unconstrained value nests up to kMaxAnyJsonDepth levels.
 //
 // Enforced: type (lists too), enum, const, properties, required, additionalProperties, minProperties up to 1 or the
-// number of required ones, items, prefixItems, minItems, maxItems, minLength, maxLength, pattern (char_dfa.h), format
-// (date, time, date-time, uuid, email, ipv4; int32, int64), minimum, maximum, exclusiveMinimum, exclusiveMaximum,
-// anyOf, oneOf where no value can satisfy two of its parts (types, constants, or a required property tell them apart),
-// allOf, $ref within the document (recursive ones too), boolean schemas. Ignored: annotations. Everything else is
-// refused.
+// number of required ones, items, prefixItems (and what drafts up to 2019-09 wrote for them: a list as items, with
+// additionalItems), minItems, maxItems, minLength, maxLength, pattern (char_dfa.h), format (date, time, date-time,
+// uuid, email, ipv4; int32, int64), minimum, maximum, exclusiveMinimum, exclusiveMaximum, anyOf, oneOf where no value
+// can satisfy two of its parts (types, constants, or a required property tell them apart), allOf, $ref within the
+// document (recursive ones too), boolean schemas. Ignored: annotations. Everything else is refused.
 //
 // Threads: any. Errors: kInvalidArgument with the JSON pointer of the keyword.
 #pragma once

@@ -106,7 +106,9 @@ TEST(JsonSchemaTest, RefusesWhatItCannotEnforceWithItsPointer) {
       {R"({"properties": {"a/b~": {"if": {}}}})", "#/properties/a~1b~0/if"},
       {R"({"type": "strin"})", "#/type: must be one of"},
       {R"({"type": []})", "#/type: must be one of"},
-      {R"({"items": [{}]})", "#/items: must be one schema"},
+      {R"({"items": [1]})", "#/items: must be a schema, or a list"},
+      {R"({"items": []})", "#/items: must be a schema, or a list"},
+      {R"({"items": [{}], "prefixItems": [{}]})", "#/items: must be one schema beside prefixItems"},
       {R"({"minLength": -1})", "#/minLength: must be a whole number"},
       {R"({"minimum": "1"})", "#/minimum: must be a number"},
       {R"({"minimum": 1, "exclusiveMinimum": true})", "#/exclusiveMinimum: must be a number"},
@@ -132,6 +134,28 @@ TEST(JsonSchemaTest, RefusesWhatItCannotEnforceWithItsPointer) {
   for (const auto& [schema, message] : cases) {
     EXPECT_NE(SchemaError(schema).find(message), std::string::npos) << schema << "\n" << SchemaError(schema);
   }
+}
+
+// Pydantic 1 and zod write tuples so.
+TEST(JsonSchemaTest, ListsOfItemsAreTakenAsOlderDraftsMeantThem) {
+  constexpr std::string_view kOpen = R"({"items": [{"type": "integer"}, {"type": "null"}]})";
+  EXPECT_TRUE(SchemaAccepts(kOpen, "[]"));
+  EXPECT_TRUE(SchemaAccepts(kOpen, "[1, null]"));
+  EXPECT_TRUE(SchemaAccepts(kOpen, R"([1, null, "x", {}])"));
+  EXPECT_FALSE(SchemaAccepts(kOpen, "[null]"));
+  EXPECT_FALSE(SchemaAccepts(kOpen, "[1, 1]"));
+  constexpr std::string_view kClosed =
+      R"({"items": [{"type": "integer"}, {"type": "null"}], "minItems": 1, "additionalItems": false})";
+  EXPECT_TRUE(SchemaAccepts(kClosed, "[1]"));
+  EXPECT_TRUE(SchemaAccepts(kClosed, "[1, null]"));
+  EXPECT_FALSE(SchemaAccepts(kClosed, "[]"));
+  EXPECT_FALSE(SchemaAccepts(kClosed, "[1, null, null]"));
+  constexpr std::string_view kFurther =
+      R"({"items": [{"$ref": "#/items/1"}, {"type": "null"}], "additionalItems": {"type": "string"}})";
+  EXPECT_TRUE(SchemaAccepts(kFurther, R"([null, null, "x"])"));
+  EXPECT_FALSE(SchemaAccepts(kFurther, "[null, null, null]"));
+  // Beside one schema it says nothing.
+  EXPECT_TRUE(SchemaAccepts(R"({"items": {"type": "null"}, "additionalItems": false})", "[null, null]"));
 }
 
 TEST(JsonSchemaTest, MembersComeInTheSchemasOrder) {

@@ -10,7 +10,9 @@ namespace surety::engine {
 namespace json = boost::json;
 namespace {
 
-enum class Form : uint8_t { kAny, kSchema, kSchemas, kSchemaMap, kNumber, kCount, kText, kTexts, kList, kTypes, kFlag };
+enum class Form : uint8_t {
+  kAny, kSchema, kSchemas, kSchemaMap, kItems, kNumber, kCount, kText, kTexts, kList, kTypes, kFlag
+};
 
 struct Keyword {
   std::string_view name;
@@ -25,8 +27,9 @@ constexpr Keyword kEnforced[] = {{"type", Form::kTypes},
                                  {"additionalProperties", Form::kSchema},
                                  {"minProperties", Form::kCount},
                                  {"maxProperties", Form::kCount},
-                                 {"items", Form::kSchema},
+                                 {"items", Form::kItems},
                                  {"prefixItems", Form::kSchemas},
+                                 {"additionalItems", Form::kSchema},
                                  {"minItems", Form::kCount},
                                  {"maxItems", Form::kCount},
                                  {"uniqueItems", Form::kFlag},
@@ -65,7 +68,6 @@ std::string_view Misfit(Form form, const json::value& v) {
     case Form::kAny:
       return "";
     case Form::kSchema:
-      if (v.is_array()) return "must be one schema; the list form of older drafts is prefixItems now";
       return IsSchema(v) ? "" : "must be a schema: an object, true or false";
     case Form::kSchemas:
       return all(IsSchema) && !v.get_array().empty() ? "" : "must be a list of schemas that is not empty";
@@ -74,6 +76,9 @@ std::string_view Misfit(Form form, const json::value& v) {
                                                      [](const auto& member) { return IsSchema(member.value()); });
       return fits ? "" : "must be an object of schemas";
     }
+    case Form::kItems:
+      if (IsSchema(v) || (all(IsSchema) && !v.get_array().empty())) return "";
+      return "must be a schema, or a list of schemas that is not empty";
     case Form::kNumber:
       if (v.is_bool()) return "must be a number; the boolean form of draft 4 is not supported";
       return v.is_number() ? "" : "must be a number";
@@ -231,6 +236,10 @@ Status SchemaCompiler::CheckKeywords(Node node) {
     if (std::find(std::begin(kAnnotations), std::end(kAnnotations), name) != std::end(kAnnotations)) continue;
     if (name == "nullable") return At(node, name, "not part of JSON Schema; write \"type\": [..., \"null\"]");
     return At(node, name, "this keyword cannot be enforced");
+  }
+  const auto* items = node->get_object().if_contains("items");
+  if (items != nullptr && items->is_array() && node->get_object().contains("prefixItems")) {
+    return At(node, "items", "must be one schema beside prefixItems");
   }
   if (const auto* unique = node->get_object().if_contains("uniqueItems"); unique != nullptr && unique->get_bool()) {
     return At(node, "uniqueItems", "this keyword cannot be enforced");

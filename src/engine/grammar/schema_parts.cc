@@ -14,6 +14,18 @@ int64_t CountOf(const json::value& number) {
   return count.whole.size() > 12 ? kHuge : count.whole.empty() ? 0 : std::stoll(count.whole);
 }
 
+// The schemas of an array's first items, and the one of further items; null: any.
+const json::array* FirstItems(const json::object& schema) {
+  if (const auto* first = schema.if_contains("prefixItems")) return &first->get_array();
+  const auto* items = schema.if_contains("items");
+  return items != nullptr ? items->if_array() : nullptr;
+}
+
+const json::value* FurtherItems(const json::object& schema) {
+  const auto* items = schema.if_contains("items");
+  return items != nullptr && items->is_array() ? schema.if_contains("additionalItems") : items;
+}
+
 }  // namespace
 
 Status SchemaCompiler::LengthsOf(const Flat& flat, const char* least_name, const char* most_name, int64_t& least,
@@ -150,11 +162,11 @@ Status SchemaCompiler::AddString(const Flat& flat, int32_t start, int32_t end) {
 SchemaCompiler::Conjunction SchemaCompiler::ItemOf(const Flat& flat, size_t index) const {
   Conjunction item;
   for (const json::object* schema : flat.schemas) {
-    const auto* prefix = schema->if_contains("prefixItems");
-    if (prefix != nullptr && index < prefix->get_array().size()) {
-      item.push_back(&prefix->get_array()[index]);
-    } else if (const auto* items = schema->if_contains("items")) {
-      item.push_back(items);
+    const json::array* first = FirstItems(*schema);
+    if (first != nullptr && index < first->size()) {
+      item.push_back(&(*first)[index]);
+    } else if (const auto* further = FurtherItems(*schema)) {
+      item.push_back(further);
     }
   }
   return item;
@@ -166,8 +178,8 @@ Status SchemaCompiler::AddArray(const Flat& flat, int32_t start, int32_t end) {
   if (most >= 0 && most < least) return OkStatus();
   int64_t n_prefix = 0;
   for (const json::object* schema : flat.schemas) {
-    const auto* prefix = schema->if_contains("prefixItems");
-    if (prefix != nullptr) n_prefix = std::max(n_prefix, static_cast<int64_t>(prefix->get_array().size()));
+    const json::array* first = FirstItems(*schema);
+    if (first != nullptr) n_prefix = std::max(n_prefix, static_cast<int64_t>(first->size()));
   }
   const int32_t opened = builder_.NewState(), closing = builder_.NewState(), last = builder_.NewState();
   builder_.Bytes(start, '[', '[', opened);
