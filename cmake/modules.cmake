@@ -13,7 +13,7 @@ find_package(ZLIB REQUIRED)
 
 # Third-party libraries by module.
 set(SURETY_THIRD_PARTY_base fmt::fmt OpenSSL::Crypto Threads::Threads)
-set(SURETY_THIRD_PARTY_observe PkgConfig::PROMETHEUS)
+set(SURETY_THIRD_PARTY_observe Boost::json PkgConfig::PROMETHEUS Threads::Threads)
 set(SURETY_THIRD_PARTY_api Boost::json)
 set(SURETY_THIRD_PARTY_kernels PkgConfig::HWY)
 set(SURETY_THIRD_PARTY_model Boost::json PkgConfig::PCRE2 PkgConfig::UTF8PROC)
@@ -99,7 +99,7 @@ function(surety_module level name may_include)
   endforeach()
   target_link_libraries(surety_${name} PUBLIC surety_options ${links} ${SURETY_THIRD_PARTY_${name}})
   # Where no time is spent in loops a cheap optimisation does, and compiles in two thirds of the time.
-  if(name MATCHES "^(http|cli)$")
+  if(name MATCHES "^(observe|http|cli)$")
     target_compile_options(surety_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   elseif(name MATCHES "^(model|engine)$")
     target_compile_options(surety_${name} PRIVATE $<$<CONFIG:Release>:-O2>)

@@ -19,6 +19,7 @@ enum class RandomPurpose : uint32_t {
   kBonus = 5,     // the extra token after a fully accepted draft
   kWorkload = 6,  // load generators and simulation
   kTest = 7,
+  kTrace = 8,     // ids of traces and spans
 };
 
 struct RandomKey {
