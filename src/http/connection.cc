@@ -263,6 +263,7 @@ void Connection::Dispatch() {
   request.headers = std::move(head.headers);
   request.body = body_->TakeBody();
   request.request_id = record_.request_id;
+  request.start_ns = record_.start_ns;
   request.identity = std::move(decision_.identity);
   record_.body_bytes = static_cast<int64_t>(request.body.size());
   const Route& route = *decision_.route;

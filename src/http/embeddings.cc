@@ -5,6 +5,7 @@
 
 #include "http/openai_endpoints.h"
 #include "http/openai_generation.h"
+#include "http/request_trace.h"
 #include "http/sse.h"
 
 namespace surety::http {
@@ -104,6 +105,7 @@ std::string EmbeddingsJson(const std::vector<api::EmbeddingResult>& results, con
 void HandleEmbeddings(const Services& services, const HttpRequest& request, const Writer& writer) {
   const auto opened = Open(services, request, kEmbeddings);
   if (!opened) return SendError(*writer, opened.error());
+  TraceModel(*writer, *opened);
   api::Backend& backend = *opened->model.backend;
   const api::ModelDescription& model = backend.description();
   const auto refuse = [&](const auto& error) { SendError(*writer, error); };
@@ -129,6 +131,11 @@ void HandleEmbeddings(const Services& services, const HttpRequest& request, cons
     }
     if (error.status == 429 || error.status == 503) error.retry_after_s = 1;
     return refuse(error);
+  }
+  if (RequestTrace* trace = writer->trace()) {
+    int64_t n_tokens = 0;
+    for (const api::EmbeddingResult& result : *results) n_tokens += result.n_tokens;
+    trace->SetEmbeddings(n_tokens, model.d_model);
   }
   const bool base64 = StringOr(opened->body, "encoding_format", "float") == "base64";
   SendJson(writer, EmbeddingsJson(*results, opened->model.name, base64), opened->model.name);

@@ -19,6 +19,8 @@
 
 namespace surety::http {
 
+class RequestTrace;
+
 enum class Role : uint8_t { kNone, kUser, kAdmin };
 
 // Who is calling, as verified by the transport: by API key, by JWT, or nobody where the server runs without keys.
@@ -38,6 +40,7 @@ struct HttpRequest {
   std::map<std::string, std::string> headers; // names in lower case
   std::string body;
   std::string request_id;                     // x-request-id of the caller if it is sane, else made here
+  int64_t start_ns = 0;                       // monotonic, when its head was complete; 0: not known
   Identity identity;
 };
 
@@ -55,6 +58,9 @@ class ResponseWriter {
 
   // Called at most once, when the client leaves before the answer is complete; at once if it has left already.
   virtual void OnDisconnect(std::function<void()> callback) = 0;
+
+  // Of this request, where it is traced; lives as long as the writer.
+  virtual RequestTrace* trace() { return nullptr; }
 };
 
 using Handler = std::function<void(HttpRequest request, std::shared_ptr<ResponseWriter> writer)>;

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "http/body_decoder.h"
 #include "http/request_head.h"
+#include "observe/trace.h"
 
 namespace surety::http {
 namespace {
@@ -23,6 +24,15 @@ struct Seen {
   bool refused = false;            // what came after them
   size_t consumed = 0;
 };
+
+// What is read of a traceparent is what it says.
+void CheckTraceparent(const RequestHead& head) {
+  const auto header = head.headers.find("traceparent");
+  if (header == head.headers.end()) return;
+  const auto context = observe::ParseTraceparent(header->second);
+  if (!context) return;
+  SURETY_CHECK(observe::FormatTraceparent(*context).substr(2) == header->second.substr(2, 53));
+}
 
 // Takes in `bytes` as a connection does, `piece` at a time (0: all at once).
 Seen ReadAll(std::string_view bytes, size_t piece) {
@@ -46,6 +56,7 @@ Seen ReadAll(std::string_view bytes, size_t piece) {
       SURETY_CHECK(target->path == "*" || target->path.starts_with('/'));
       SURETY_CHECK(target->path.find('\0') == std::string::npos);
     }
+    CheckTraceparent(head.head());
     BodyDecoder body(head.head(), kMaxBodyBytes);
     while (!body.done() && !body.refused()) {
       seen.consumed += body.Feed(bytes.substr(seen.consumed, available - seen.consumed));

@@ -19,6 +19,7 @@ namespace surety::http {
 // What all chunks of a stream have in common.
 struct AnswerHead {
   std::string request_id;
+  std::string id;            // of the answer: "chatcmpl-" and the request's
   std::string model;         // its name in the registry
   std::string fingerprint;   // of weights and program
   int64_t created_unix_s = 0;

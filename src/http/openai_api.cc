@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "http/openai_endpoints.h"
+#include "http/request_trace.h"
 
 namespace surety::http {
 namespace {
@@ -40,10 +41,16 @@ std::vector<Route> OpenAiRoutes(OpenAiOptions options) {
   if (!options.post) options.post = [](Task task) { return task(), true; };
   if (!options.post_slow) options.post_slow = options.post;
   const auto services = std::make_shared<const Services>(Services{
-      options.models, options.clock, options.draw_seed ? options.draw_seed : std::function<uint64_t()>(SystemSeed)});
+      options.models, options.clock, options.draw_seed ? options.draw_seed : std::function<uint64_t()>(SystemSeed),
+      options.tracer});
   std::vector<Route> routes;
-  const auto add = [&](const char* method, const char* path, Endpointer handle, const PostTask& post) {
-    Handler handler = [services, handle, post](HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
+  // `operation`: what traces call it; null: not traced.
+  const auto add = [&](const char* method, const char* path, Endpointer handle, const PostTask& post,
+                       const char* operation = nullptr) {
+    Handler handler = [services, handle, post, operation](HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
+      if (services->tracer != nullptr && operation != nullptr) {
+        writer = Traced(*services->tracer, *services->clock, request, operation, std::move(writer));
+      }
       if (!post) return Guarded(handle, *services, request, writer);
       const auto shared = std::make_shared<HttpRequest>(std::move(request));
       const bool posted = post([services, handle, shared, writer] { Guarded(handle, *services, *shared, writer); });
@@ -54,14 +61,16 @@ std::vector<Route> OpenAiRoutes(OpenAiOptions options) {
   struct Entry {
     const char* path;      // also without /v1, as llama-server has it
     Endpointer handle;
+    const char* operation = nullptr;
   };
-  for (const Entry& e : {Entry{"/v1/chat/completions", HandleChat}, Entry{"/v1/completions", HandleCompletions},
-                         Entry{"/v1/responses", HandleResponses}}) {
-    add("POST", e.path, e.handle, options.post);
-    add("POST", e.path + 3, e.handle, options.post);
+  for (const Entry& e : {Entry{"/v1/chat/completions", HandleChat, "chat"},
+                         Entry{"/v1/completions", HandleCompletions, "text_completion"},
+                         Entry{"/v1/responses", HandleResponses, "chat"}}) {
+    add("POST", e.path, e.handle, options.post, e.operation);
+    add("POST", e.path + 3, e.handle, options.post, e.operation);
   }
-  add("POST", "/v1/embeddings", HandleEmbeddings, options.post_slow);
-  add("POST", "/embeddings", HandleEmbeddings, options.post_slow);
+  add("POST", "/v1/embeddings", HandleEmbeddings, options.post_slow, "embeddings");
+  add("POST", "/embeddings", HandleEmbeddings, options.post_slow, "embeddings");
   for (const Entry& e : {Entry{"/tokenize", HandleTokenize}, Entry{"/detokenize", HandleDetokenize},
                          Entry{"/apply-template", HandleApplyTemplate}}) {
     add("POST", e.path, e.handle, options.post);

@@ -15,6 +15,7 @@
 #include "http/handler.h"
 #include "http/model_registry.h"
 #include "http/openai_workers.h"
+#include "observe/trace.h"
 
 namespace surety::http {
 
@@ -24,6 +25,7 @@ struct OpenAiOptions {
   PostTask post;                          // empty: on the calling thread
   PostTask post_slow;                     // empty: as post
   std::function<uint64_t()> draw_seed;    // for requests without one; empty: from the operating system
+  observe::Tracer* tracer = nullptr;      // null: no traces; outlives the routes and what they began
 };
 
 std::vector<Route> OpenAiRoutes(OpenAiOptions options);

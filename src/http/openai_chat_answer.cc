@@ -6,10 +6,8 @@
 namespace surety::http {
 namespace {
 
-std::string Id(const AnswerHead& head) { return "chatcmpl-" + head.request_id; }
-
 std::string HeadJson(const AnswerHead& head, const char* object) {
-  return "{\"id\":" + JsonString(Id(head)) + ",\"object\":\"" + object + "\",\"created\":" +
+  return "{\"id\":" + JsonString(head.id) + ",\"object\":\"" + object + "\",\"created\":" +
          std::to_string(head.created_unix_s) + ",\"model\":" + JsonString(head.model) + ",\"system_fingerprint\":" +
          JsonString(head.fingerprint);
 }

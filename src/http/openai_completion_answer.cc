@@ -128,7 +128,7 @@ struct Options {
 };
 
 std::string HeadJson(const AnswerHead& head) {
-  return "{\"id\":" + JsonString("cmpl-" + head.request_id) + ",\"object\":\"text_completion\",\"created\":" +
+  return "{\"id\":" + JsonString(head.id) + ",\"object\":\"text_completion\",\"created\":" +
          std::to_string(head.created_unix_s) + ",\"model\":" + JsonString(head.model) + ",\"system_fingerprint\":" +
          JsonString(head.fingerprint);
 }

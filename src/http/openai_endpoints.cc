@@ -8,6 +8,7 @@
 #include "http/json_body.h"
 #include "http/openai_exchange.h"
 #include "http/openai_generation.h"
+#include "http/request_trace.h"
 
 namespace surety::http {
 namespace {
@@ -26,6 +27,14 @@ Parsed<GenerationCall> Map(Endpoint endpoint, const json::object& body, const Ca
     case kChat: return MapChat(body, context);
     case kCompletions: return MapCompletions(body, context);
     default: return MapResponses(body, context);
+  }
+}
+
+std::string AnswerId(Endpoint endpoint, const std::string& request_id) {
+  switch (endpoint) {
+    case kChat: return "chatcmpl-" + request_id;
+    case kCompletions: return "cmpl-" + request_id;
+    default: return "resp_" + request_id;
   }
 }
 
@@ -57,6 +66,7 @@ ApiError Explain(const api::Refusal& refusal, size_t part, Endpoint endpoint, co
 void Generate(Endpoint endpoint, const Services& services, const HttpRequest& request, const Writer& writer) {
   auto opened = Open(services, request, endpoint);
   if (!opened) return SendError(*writer, opened.error());
+  TraceModel(*writer, *opened);
   const std::shared_ptr<api::Backend> backend = opened->model.backend;
   if (!backend->description().generates) {
     return SendError(*writer, BadField("model", "model " + Quoted(opened->model.name) + " does not generate text",
@@ -67,7 +77,9 @@ void Generate(Endpoint endpoint, const Services& services, const HttpRequest& re
                             : services.draw_seed();
   auto call = Map(endpoint, opened->body, {request.identity, backend->description(), seed});
   if (!call) return SendError(*writer, call.error());
-  AnswerHead head{request.request_id, opened->model.name, Fingerprint(backend->description()),
+  const std::string answer_id = AnswerId(endpoint, request.request_id);
+  if (RequestTrace* trace = writer->trace()) trace->SetCall(*call, answer_id);
+  AnswerHead head{request.request_id, answer_id, opened->model.name, Fingerprint(backend->description()),
                   services.clock->WallNanos() / 1'000'000'000, backend.get()};
   ApiExchange::Setup setup;
   setup.writer = writer;
@@ -93,6 +105,10 @@ Parsed<Opened> Open(const Services& services, const HttpRequest& request, Endpoi
     return std::unexpected(std::move(error));
   }
   return Opened{*std::move(body), *std::move(model)};
+}
+
+void TraceModel(ResponseWriter& writer, const Opened& opened) {
+  if (RequestTrace* trace = writer.trace()) trace->SetModel(StringOr(opened.body, "model", ""), opened.model.name);
 }
 
 void SendJson(const Writer& writer, std::string body, const std::string& model) {

@@ -15,6 +15,7 @@
 #include "http/model_registry.h"
 #include "http/openai_error.h"
 #include "http/params.h"
+#include "observe/trace.h"
 
 namespace surety::http {
 
@@ -22,6 +23,7 @@ struct Services {
   std::shared_ptr<ModelRegistry> models;
   Clock* clock;
   std::function<uint64_t()> draw_seed;
+  observe::Tracer* tracer = nullptr;  // may be null
 };
 
 using Writer = std::shared_ptr<ResponseWriter>;
@@ -33,6 +35,8 @@ struct Opened {
   RegisteredModel model;
 };
 Parsed<Opened> Open(const Services& services, const HttpRequest& request, Endpoint endpoint);
+// Tells the request's trace, if it has one.
+void TraceModel(ResponseWriter& writer, const Opened& opened);
 
 void SendJson(const Writer& writer, std::string body, const std::string& model = {});
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "http/request_trace.h"
+
 namespace surety::http {
 namespace {
 
@@ -79,6 +81,7 @@ std::string ErrorBody(const ApiError& error) {
 }
 
 void SendError(ResponseWriter& writer, const ApiError& error) {
+  if (RequestTrace* trace = writer.trace()) trace->Failed(error.code, error.status >= 500);
   HeaderList headers;
   if (error.retry_after_s >= 0) {
     const double seconds = std::min(error.retry_after_s, kMaxRetryAfterSeconds);

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "http/request_trace.h"
 #include "http/sse.h"
 
 namespace surety::http {
@@ -75,6 +76,7 @@ void ApiExchange::Submit(std::vector<api::GenerationRequest> requests) {
 }
 
 void ApiExchange::OnEvent(int part, api::Event event) {
+  if (RequestTrace* trace = setup_.writer->trace()) trace->OnEvent(part, event);
   bool cancel = false;
   {
     const std::lock_guard lock(write_mutex_);
@@ -152,6 +154,7 @@ bool ApiExchange::Fail(const ApiError& error) {
   if (!started_) {
     SendError(*setup_.writer, error);
   } else {
+    if (RequestTrace* trace = setup_.writer->trace()) trace->Failed(error.code, error.status >= 500);
     setup_.writer->Write(setup_.answer->Fail(error));
     setup_.writer->FinishStream();
   }

@@ -6,7 +6,8 @@
 // alive: the last owner must not go on the backend's own thread, and while a sink is called the backend is there.
 // Invariants: (1) the writer gets exactly one answer. (2) Nothing is written before every request was accepted, and
 // nothing of a stream before the first event: a refusal, and a time-out in the queue, keep their HTTP status. (3) No
-// event is looked at after the answer's end. (4) Once the client has left, every request has been cancelled.
+// event is looked at after the answer's end, but by the request's trace. (4) Once the client has left, every request
+// has been cancelled.
 #pragma once
 
 #include <atomic>

@@ -94,7 +94,7 @@ class ResponsesAnswer : public Answer {
   }
 
   std::string Response(std::string_view status) const {
-    std::string out = "{\"id\":" + JsonString("resp_" + head_.request_id) + ",\"object\":\"response\",\"created_at\":" +
+    std::string out = "{\"id\":" + JsonString(head_.id) + ",\"object\":\"response\",\"created_at\":" +
                       std::to_string(head_.created_unix_s) + ",\"status\":\"";
     out.append(status).append("\",\"error\":").append(error_.empty() ? "null" : error_);
     out += ",\"incomplete_details\":";

@@ -203,12 +203,13 @@ using Record = RecordingWriter::Record;
 // The API over one fake model "tiny" (alias "small"); seeds drawn are 77.
 class ApiRig {
  public:
-  ApiRig() {
+  explicit ApiRig(observe::Tracer* tracer = nullptr, Clock* clock = nullptr) {
     SURETY_CHECK(registry->Add("tiny", backend).ok());
     SURETY_CHECK(registry->AddAlias("small", "tiny").ok());
     OpenAiOptions options;
     options.models = registry;
-    options.clock = &clock_;
+    options.clock = clock != nullptr ? clock : &clock_;
+    options.tracer = tracer;
     options.draw_seed = [] { return uint64_t{77}; };
     options.post = post;
     routes = OpenAiRoutes(options);
@@ -223,6 +224,7 @@ class ApiRig {
     request.body = std::move(body);
     request.request_id = "r1";
     request.identity = identity;
+    request.headers = headers;
     for (const Route& route : routes) {
       const bool rest = route.path.ends_with("/*") && path.starts_with(route.path.substr(0, route.path.size() - 1));
       if (route.method != method || (route.path != path && !rest)) continue;
@@ -239,6 +241,7 @@ class ApiRig {
   std::shared_ptr<FakeBackend> backend = std::make_shared<FakeBackend>();
   std::shared_ptr<ModelRegistry> registry = std::make_shared<ModelRegistry>();
   Identity identity;
+  std::map<std::string, std::string> headers;  // of requests
   PostTask post;
   std::vector<Route> routes;
 
