@@ -22,6 +22,8 @@
 namespace surety::cli {
 namespace {
 
+constexpr int64_t kTraceFlushMs = 2000;  // for spans that wait when the server ends
+
 // The worst of the models': a server is ready when all are.
 api::Health WorstHealth(const http::ModelRegistry& models) {
   api::Health worst = api::Health::kReady;
@@ -51,6 +53,12 @@ class ServeCommand final : public Command {
     if (!server_options) return ReportUsage(server_options.error());
 
     metrics_ = observe::Registry::Make();
+    auto tracing = flags_.trace.MakeTracing(*metrics_, [this](const std::string& problem) {
+      const std::lock_guard lock(log_mutex_);
+      PrintError("traces: {}\n", problem);
+    });
+    if (!tracing) return ReportUsage(tracing.error());
+    tracing_ = *std::move(tracing);
     models_ = std::make_shared<http::ModelRegistry>();
     host_ = std::make_unique<ModelHost>(*std::move(host_options), models_, *metrics_);
     if (const Status status = LoadModels(); !status.ok()) return ReportFailure(status);
@@ -108,6 +116,7 @@ class ServeCommand final : public Command {
     openai.models = models_;
     openai.post = workers_->AsPostTask();
     openai.post_slow = slow_workers_->AsPostTask();
+    openai.tracer = tracing_.tracer.get();
     http::ListenerOptions api;
     api.host = flags_.host;
     api.port = flags_.port;
@@ -183,6 +192,9 @@ class ServeCommand final : public Command {
       poll(&wait, 1, 20);
     }
     drain.join();
+    workers_.reset();  // no handler runs any more; what they hold ends, and is traced
+    slow_workers_.reset();
+    if (tracing_.exporter) tracing_.exporter->Shutdown(kTraceFlushMs);
     return kExitOk;
   }
 
@@ -190,6 +202,7 @@ class ServeCommand final : public Command {
   std::mutex log_mutex_;
   boost::json::array loaded_;
   std::unique_ptr<observe::Registry> metrics_;   // outlives all that counts
+  Tracing tracing_;                              // outlives all that is traced
   std::shared_ptr<http::ModelRegistry> models_;
   std::unique_ptr<ModelHost> host_;
   std::unique_ptr<http::WorkerPool> workers_, slow_workers_;

@@ -74,6 +74,7 @@ void ServeFlags::Declare(Flags& flags) {
   flags.Add("--max-connections", max_connections, "open connections at most");
   flags.Add("--io-threads", io_threads, "threads for the network");
   flags.Add("--drain", drain_s, "seconds that running requests have at the end");
+  trace.Declare(flags);
   flags.Group("Output");
   flags.Add("--access-log", access_log, "one JSON line a request on standard error; no text of requests");
   flags.Add("--json", json, "one JSON object on standard output when the server is ready");
@@ -81,6 +82,7 @@ void ServeFlags::Declare(Flags& flags) {
 
 Status ServeFlags::Validate() const {
   SURETY_RETURN_IF_ERROR(kv.Validate());
+  SURETY_RETURN_IF_ERROR(trace.Validate());
   ModelFlags model;
   model.threads = threads;
   model.isa = isa;

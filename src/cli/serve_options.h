@@ -12,6 +12,7 @@
 #include "cli/flags.h"
 #include "cli/model_host.h"
 #include "cli/model_options.h"
+#include "cli/trace_options.h"
 #include "http/auth.h"
 #include "http/server_options.h"
 
@@ -42,6 +43,7 @@ struct ServeFlags {
   std::vector<std::string> cors_origins;
   int io_threads = 1, max_connections = 4096;
   double drain_s = 30;
+  TraceFlags trace;
   bool access_log = false, json = false;
 
   void Declare(Flags& flags);
