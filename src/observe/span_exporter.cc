@@ -112,6 +112,7 @@ void SpanExporter::Deliver(const std::vector<Span>& batch) {
   const std::string body = OtlpTracesJson(batch, options_.source);
   const auto n = static_cast<double>(batch.size());
   for (int attempt = 1;; ++attempt) {
+    const bool ending = stopping();
     const SpanTransport::Reply reply = transport_->Post(body, options_.post_timeout_ms);
     if (reply.status >= 200 && reply.status < 300) {
       const double rejected = std::clamp(static_cast<double>(RejectedSpans(reply.body)), 0.0, n);
@@ -124,7 +125,7 @@ void SpanExporter::Deliver(const std::vector<Span>& batch) {
       dropped_rejected_.Add(n);
       return Tell("the collector answered with status " + std::to_string(reply.status));
     }
-    if (attempt < options_.max_attempts && WaitToRetry(attempt, reply.retry_after_s)) continue;
+    if (attempt < options_.max_attempts && WaitToRetry(attempt, reply.retry_after_s, ending)) continue;
     {
       const std::lock_guard lock(mutex_);
       (abandoned_ ? dropped_shutdown_ : dropped_unreachable_).Add(n);
@@ -134,7 +135,12 @@ void SpanExporter::Deliver(const std::vector<Span>& batch) {
   }
 }
 
-bool SpanExporter::WaitToRetry(int attempt, double retry_after_s) {
+bool SpanExporter::stopping() {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
+bool SpanExporter::WaitToRetry(int attempt, double retry_after_s, bool ending) {
   int64_t wait_ms = options_.first_backoff_ms;
   for (int i = 1; i < attempt && wait_ms < options_.max_backoff_ms; ++i) wait_ms *= 2;
   if (retry_after_s >= 0) {
@@ -144,7 +150,6 @@ bool SpanExporter::WaitToRetry(int attempt, double retry_after_s) {
   wait_ms = std::min(wait_ms, options_.max_backoff_ms);
   std::unique_lock lock(mutex_);
   // The end cuts a wait short once: one more attempt at once, then by the clock again, until Shutdown gives up.
-  const bool ending = stopping_;
   wake_.wait_for(lock, std::chrono::milliseconds(wait_ms), [&] { return abandoned_ || (stopping_ && !ending); });
   return !abandoned_;
 }

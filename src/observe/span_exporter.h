@@ -65,8 +65,9 @@ class SpanExporter final : public SpanSink {
   void Run();
   std::vector<Span> NextBatch();  // empty: the end
   void Deliver(const std::vector<Span>& batch);
-  // False: no further attempt.
-  bool WaitToRetry(int attempt, double retry_after_s);
+  bool stopping();
+  // `ending`: the end had begun when the attempt did. False: no further attempt.
+  bool WaitToRetry(int attempt, double retry_after_s, bool ending);
   void Tell(const std::string& problem);
 
   const SpanExporterOptions options_;
