@@ -25,15 +25,16 @@ using testing::SoakCancel;
 using testing::SoakRequest;
 
 constexpr int kSoakSubmitters = 2;
-constexpr uint64_t kShortSoakRequests = 1500;
 constexpr auto kSoakPatience = std::chrono::seconds(60);
 // The resident set of the second half, over the most that the first half had: the allocator's own unevenness.
 constexpr int64_t kSoakGrowthBytes = 4 << 20;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kSoakMeasuresMemory = false;  // freed memory is kept aside there
+constexpr uint64_t kShortSoakRequests = 500;
 #else
 constexpr bool kSoakMeasuresMemory = true;
+constexpr uint64_t kShortSoakRequests = 1500;
 #endif
 
 uint64_t SoakNumber(const char* variable, uint64_t otherwise) {
@@ -139,6 +140,7 @@ class SoakTest : public ::testing::TestWithParam<SoakSetting> {
   std::atomic<int64_t> n_open_{0};
   std::atomic<bool> over_{false};
   // Written by the engine thread, read when it is gone.
+  int64_t n_calls_ = 0, n_late_ = 0;   // pieces of tool calls, choices that a time limit ended
   int64_t tokens_seen_ = 0, output_tokens_ = 0, cached_tokens_ = 0, complete_prompt_tokens_ = 0, prompt_tokens_ = 0;
   std::atomic<uint64_t> n_first_come_hits_{0};
 
@@ -179,6 +181,8 @@ api::EventSink SoakTest::SinkOf(uint64_t index) {
       return;
     }
     record.answers[choice] = DigestOfEvent(record.answers[choice], event);
+    n_calls_ += static_cast<int64_t>(event.tool_calls.size());
+    n_late_ += event.finish == api::FinishReason::kTimeout;
     tokens_seen_ += static_cast<int64_t>(event.tokens.size());
     const bool is_cancelled = record.cancel == SoakCancel::kAtEvent && record.n_events == record.event;
     if (record.n_events < 255) ++record.n_events;
@@ -345,6 +349,9 @@ void SoakTest::CheckRecords() {
   EXPECT_EQ(wrong_ends, 0u);
   EXPECT_EQ(wrong_answers, 0u) << "of " << n_known << " answers that are known";
   EXPECT_GT(n_known, 0u);
+  if (n_requests_ < 1500) return;
+  EXPECT_GT(n_calls_, 0) << "no tool was called";
+  EXPECT_GT(n_late_, 0) << "no time limit was reached";
 }
 
 // Nothing runs any more: what is in use is the cache's, and goes with it.

@@ -85,6 +85,7 @@ api::GenerationRequest Draw(SoakDraws& draws, uint64_t seed, const SoakVocabular
   DrawSampling(draws, vocabulary.size, request.sampling);
   DrawShape(draws, vocabulary, request);
   request.max_tokens = draws.Percent(2) ? -1 : 1 + draws.Below(draws.Percent(20) ? 60 : 10);
+  if (request.tool_use.choice != api::ToolUse::Choice::kNone && draws.Percent(60)) request.max_tokens = -1;
   if (draws.Percent(20)) request.stop.push_back(draws.Percent(50) ? "e" : "the");
   if (draws.Percent(5)) request.stop.push_back(DrawText(draws, 3));
   if (draws.Percent(10)) request.stop_tokens.push_back(draws.Below(vocabulary.size));
