@@ -8,12 +8,13 @@ CMAKE := cmake -G Ninja -Wno-dev --log-level=WARNING
 SURETY := $(BUILD)/bin/surety
 CTEST := ctest --output-on-failure -j $(JOBS)
 FUZZ_SECONDS ?= 20
+SOAK_REQUESTS ?= 100000
 ASAN_TESTS := base_test tensor_test kernels_test model_test kv_test observe_test engine_test http_test
 TSAN_TESTS := base_test observe_test engine_test http_test
 
 export PROMPT
 .DEFAULT_GOAL := help
-.PHONY: help run build test sanitize tsan fuzz bench check packages clean $(BUILD)-all
+.PHONY: help run build test soak sanitize tsan fuzz bench check packages clean $(BUILD)-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -36,6 +37,10 @@ test: $(BUILD)-all ## all tests: unit, golden, end to end, layers, style, docume
 	@$(SURETY) models pull $(TEST_MODEL) >/dev/null
 	@tools/install_client
 	@cd $(BUILD) && $(CTEST)
+
+soak: $(BUILD)-all ## the slow label: SOAK_REQUESTS (100000) random requests with callers who leave, three cache set-ups
+	@$(SURETY) models pull $(TEST_MODEL) >/dev/null
+	@cd $(BUILD) && SURETY_SOAK_REQUESTS=$(SOAK_REQUESTS) ctest --output-on-failure -V -C Slow -L slow
 
 check: ## layers, style and documents alone
 	@tools/layer_check.py && tools/style_check.py && tools/doc_check.py

@@ -26,6 +26,7 @@ std::unique_ptr<Command> MakeChatCommand();
 std::unique_ptr<Command> MakeEmbedCommand();
 std::unique_ptr<Command> MakeBenchCommand();
 std::unique_ptr<Command> MakeLoadCommand();
+std::unique_ptr<Command> MakeProbeCommand();
 std::unique_ptr<Command> MakePerplexityCommand();
 std::unique_ptr<Command> MakeInspectCommand();
 std::unique_ptr<Command> MakeServeCommand();

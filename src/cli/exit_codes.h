@@ -11,6 +11,8 @@ namespace surety::cli {
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailure = 1;      // the work could not be done; the reason is on stderr
 inline constexpr int kExitUsage = 2;        // the command line itself is wrong
+inline constexpr int kExitLeak = 3;         // surety probe: a leak was found
+inline constexpr int kExitCannotTell = 4;   // surety probe: its measurements do not decide
 inline constexpr int kExitInterrupted = 130;  // Ctrl-C or SIGTERM
 
 // "surety: error: message" on stderr, and the code that goes with it: kExitInterrupted for kCancelled, else

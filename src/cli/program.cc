@@ -104,7 +104,7 @@ class Program {
   Program() : root_("surety: run language models on this machine's processors.", "surety") {
     root_.set_version_flag("--version", "surety " SURETY_VERSION);
     root_.footer("Start with:\n  surety models\n  surety chat\n  surety run -p \"Why is the sky blue?\"\n\n"
-                 "Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted.");
+                 "Exit codes: 0 done, 1 failed, 2 wrong command line, 3 and 4 answers of probe, 130 interrupted.");
   }
 
   void Add(std::unique_ptr<Command> command) {
@@ -232,6 +232,7 @@ int RunCommandLine(int argc, char** argv) {
   program.Add(MakeEmbedCommand());
   program.Add(MakeBenchCommand());
   program.Add(MakeLoadCommand());
+  program.Add(MakeProbeCommand());
   program.Add(MakePerplexityCommand());
   program.Add(MakeInspectCommand());
   for (auto& command : MakeModelsCommands()) program.Add(std::move(command));

@@ -105,11 +105,7 @@ class EngineImpl final : public Engine {
   }
   kv::PagePool& pages() override { return *pool_; }
   kv::PrefixCache& cache() override { return keeper_->cache(); }
-  Result<kv::ForgetReceipt> ForgetScope(const api::Scope& scope, api::ForgetExtent extent) override {
-    SURETY_ASSIGN_OR_RETURN(const kv::ScopeKey key, ScopeKeyOf(scope));
-    if (extent == api::ForgetExtent::kTenant) return keeper_->cache().Forget(key.tenant());
-    return keeper_->cache().Forget(scope.salt.empty() ? kv::ScopeSet(key.family()) : kv::ScopeSet(key));
-  }
+  Result<kv::ForgetReceipt> ForgetScope(const api::Scope& scope, api::ForgetExtent extent) override;
 
  private:
   Result<kv::ScopeKey> ScopeKeyOf(const api::Scope& scope) const;
@@ -196,6 +192,19 @@ Result<kv::ScopeKey> EngineImpl::ScopeKeyOf(const api::Scope& scope) const {
   if (!scope.salt.empty()) builder.Salt(scope.salt);
   builder.Model(digest_, pool_->layout());
   return builder.Build();
+}
+
+Result<kv::ForgetReceipt> EngineImpl::ForgetScope(const api::Scope& scope, api::ForgetExtent extent) {
+  SURETY_ASSIGN_OR_RETURN(const kv::ScopeKey key, ScopeKeyOf(scope));
+  kv::ScopeSet forgotten = scope.salt.empty() ? kv::ScopeSet(key.family()) : kv::ScopeSet(key);
+  if (extent == api::ForgetExtent::kTenant) forgotten = kv::ScopeSet(key.tenant());
+  const kv::ForgetReceipt receipt = keeper_->cache().Forget(forgotten);
+  for (const auto& [id, state] : requests_) {
+    for (const auto& choice : state->choices) {
+      if (choice != nullptr) keeper_->MarkIfForgotten(*choice);
+    }
+  }
+  return receipt;
 }
 
 void EngineImpl::Submit(PreparedRequest prepared, int64_t arrival_ns, uint64_t keep) {

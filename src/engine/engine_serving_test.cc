@@ -464,6 +464,56 @@ TEST_F(EngineServingTest, ForgettingAScopeLeavesNothingOfItInMemory) {
   EXPECT_EQ(engine->ForgetScope(nobody, api::ForgetExtent::kTenant).error().code(), StatusCode::kFailedPrecondition);
 }
 
+// How many pages that nobody holds have something in them.
+int FreePagesWithContents(kv::PagePool& pages) {
+  int n = 0;
+  for (int32_t page = 0; page < pages.n_pages(); ++page) {
+    const auto bytes = pages.Bytes(page);
+    n += pages.RefCount(page) == 0 &&
+         std::any_of(bytes.begin(), bytes.end(), [](std::byte b) { return b != std::byte{0}; });
+  }
+  return n;
+}
+
+// Choices after the first got pages without the mark: what they computed stayed in memory. Of the long prompt there is
+// no page left to copy its last, partial one to.
+TEST_F(EngineServingTest, UnderZeroOnReleaseNoChoiceLeavesAnythingInFreePages) {
+  for (const int n_prompt : {21, 123}) {
+    EngineOptions options;
+    options.context_tokens = 128;
+    options.kv_budget_bytes = 8 * PageBytes();
+    options.max_sequences = 4;
+    options.cache_policy.zero_on_release = true;
+    const auto engine = MakeEngine(options);
+    api::GenerationRequest request = Request(Tokens(3, n_prompt), 7, 5);
+    request.n_choices = 4;
+    RunOn(*engine, request);
+    EXPECT_EQ(engine->counters().prompt_tokens_computed, n_prompt);
+    EXPECT_EQ(FreePagesWithContents(engine->pages()), 0);
+    EXPECT_GT(engine->ForgetScope(request.scope, api::ForgetExtent::kScope)->pages, 0);
+    EXPECT_EQ(engine->pages().n_used(), 0);
+    EXPECT_EQ(FreePagesWithContents(engine->pages()), 0);
+  }
+}
+
+// The last page of a running choice is in no cache yet: it stayed in memory when the choice ended before it was full.
+TEST_F(EngineServingTest, ForgettingAScopeReachesTheLastPagesOfWhatRuns) {
+  EngineOptions options;
+  options.context_tokens = 256;
+  options.max_sequences = 4;
+  const auto engine = MakeEngine(options);
+  api::GenerationRequest request = Request(Tokens(3, 21), 7, 40);
+  request.n_choices = 3;
+  const auto id = *engine->Submit(request);
+  std::vector<api::Event> events;
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(engine->Step(events).ok());
+  ASSERT_TRUE(engine->ForgetScope(request.scope, api::ForgetExtent::kTenant).has_value());
+  engine->Cancel(id);
+  ASSERT_TRUE(engine->Step(events).ok());
+  EXPECT_EQ(engine->pages().n_used(), 0);
+  EXPECT_EQ(FreePagesWithContents(engine->pages()), 0);
+}
+
 TEST_F(EngineServingTest, RandomAbortsUnderPagePressureLoseNothing) {
   EngineOptions options;
   options.context_tokens = 128;

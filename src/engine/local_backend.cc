@@ -1,8 +1,10 @@
 #include "engine/local_backend.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -108,6 +110,7 @@ class LocalBackend final : public api::Backend {
   void Drain(int64_t limit_ms) override;
   boost::json::object DebugState() const override;
   boost::json::array RecentSteps(int n) const override;
+  Status Audit(bool free_pages_are_zero);
 
  private:
   static AdmissionOptions AdmissionOptionsOf(const BackendOptions& options) {
@@ -351,7 +354,33 @@ boost::json::array LocalBackend::RecentSteps(int n) const {
   return steps;
 }
 
+Status LocalBackend::Audit(bool free_pages_are_zero) {
+  Status status = UnavailableError("the model has been unloaded");
+  OnEngineThread([&] {
+    status = engine_->cache().Audit();
+    kv::PagePool& pages = engine_->pages();
+    const int cached = engine_->cache().n_pages();
+    if (status.ok() && engine_->idle() && pages.n_used() != cached) {
+      status = InternalError("nothing runs, but of " + std::to_string(pages.n_used()) + " pages in use only " +
+                             std::to_string(cached) + " are the cache's");
+    }
+    for (int32_t page = 0; status.ok() && free_pages_are_zero && page < pages.n_pages(); ++page) {
+      if (pages.RefCount(page) > 0) continue;
+      const std::span<const std::byte> bytes = pages.Bytes(page);
+      if (std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; })) continue;
+      status = InternalError("page " + std::to_string(page) + " is free and holds what somebody left in it");
+    }
+  });
+  return status;
+}
+
 }  // namespace
+
+Status AuditLocalBackend(api::Backend& backend, bool free_pages_are_zero) {
+  auto* local = dynamic_cast<LocalBackend*>(&backend);
+  if (local == nullptr) return InvalidArgumentError("no backend of a model in this process");
+  return local->Audit(free_pages_are_zero);
+}
 
 Status BackendOptions::Validate() const {
   if (name.empty()) return InvalidArgumentError("a served model needs a name");

@@ -38,4 +38,10 @@ struct BackendOptions {
 Result<std::unique_ptr<api::Backend>> MakeLocalBackend(std::unique_ptr<LocalModel> model, const BackendOptions& options,
                                                        observe::Registry* metrics, Clock& clock = Clock::Real());
 
+// What must hold between two steps, looked at on the engine's thread, for tests: the prefix cache's own invariants, and
+// where nothing runs, that every page in use is the cache's. With `free_pages_are_zero` (a policy of zero_on_release,
+// and nothing but that policy since the start) also that free pages hold zeros.
+// Errors: kInvalidArgument (no backend of MakeLocalBackend), kInternal (what does not hold).
+Status AuditLocalBackend(api::Backend& backend, bool free_pages_are_zero = false);
+
 }  // namespace surety::engine

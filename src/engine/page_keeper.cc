@@ -124,16 +124,20 @@ void PageKeeper::Fork(const Sequence& from, Sequence& to) {
   const auto n_whole = static_cast<size_t>(from.n_computed / page);
   std::vector<kv::PageHandle> pages;
   for (const kv::PageHandle& handle : from.pages.handles().first(n_whole)) pages.push_back(handle.Share());
-  if (from.n_computed % page != 0) {
-    kv::PageHandle copy = pool_.Allocate();
-    if (!copy) return;
+  to.n_computed = static_cast<int>(n_whole) * page;
+  if (kv::PageHandle copy = from.n_computed % page == 0 ? kv::PageHandle() : pool_.Allocate()) {
     pool_.CopyPage(from.pages.pages()[n_whole], copy.page());
     pages.push_back(std::move(copy));
+    to.n_computed = from.n_computed;
   }
   to.pages.Adopt(std::move(pages));
-  to.n_computed = from.n_computed;
+  if (from.pages.zero_on_release()) to.pages.MarkZeroOnRelease();
   to.cursor = from.cursor;
   to.n_published = from.n_published;
+}
+
+void PageKeeper::MarkIfForgotten(Sequence& sequence) {
+  if (sequence.cursor && cache_->Forgotten(*sequence.cursor)) sequence.pages.MarkZeroOnRelease();
 }
 
 bool PageKeeper::SharesPrefixes(const Sequence& a, const Sequence& b) const {

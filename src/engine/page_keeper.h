@@ -37,8 +37,10 @@ class PageKeeper final : public PageSource {
   bool SharesPrefixes(const Sequence& a, const Sequence& b) const override;
 
   // Gives a choice that has nothing the KV of another: whole pages are shared, the last, partial one is copied. Without
-  // a free page for the copy it gets nothing.
+  // a free page for the copy it computes that one's tokens again.
   void Fork(const Sequence& from, Sequence& to);
+  // After its scope was forgotten: what it computed and the cache does not have (its last page) is overwritten too.
+  void MarkIfForgotten(Sequence& sequence);
   // After a step: the sequence's new whole pages become a prefix that others of its scope may read.
   void Publish(Sequence& sequence);
   // A choice ends: its pages are kept for its conversation, if it has one, else go.

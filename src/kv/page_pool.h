@@ -104,6 +104,7 @@ class PageTable {
   void Adopt(std::vector<PageHandle> handles);
   // All pages, now and later, are overwritten when they are free.
   void MarkZeroOnRelease();
+  bool zero_on_release() const { return zero_on_release_; }
   std::span<const int32_t> pages() const { return pages_; }
   std::span<const PageHandle> handles() const { return handles_; }
   int capacity_tokens() const;
