@@ -97,11 +97,11 @@ struct TokenLogprob {
   std::vector<std::pair<TokenId, float>> top;
 };
 
-// Where a choice's time went, monotonic clock. Sum of the three <= time from submission to the last token.
+// Where a choice's time went, monotonic clock. Sum of the three <= time from submission to its end.
 struct Timings {
   int64_t queue_ns = 0;        // submitted to first planned, and any time spent preempted
-  int64_t prefill_ns = 0;      // first planned to first token
-  int64_t decode_ns = 0;       // first token to last token
+  int64_t prefill_ns = 0;      // first planned to first token, without time spent preempted
+  int64_t decode_ns = 0;       // first token to last token, likewise
 };
 
 // A piece of a tool call: the first piece of a call carries its name, the following ones fragments of its arguments;

@@ -6,7 +6,7 @@ namespace surety::engine {
 namespace {
 
 constexpr double kStartFade = 0.9;        // a start's weight halves within 7 further ones
-constexpr double kExpectationWeight = 2;  // starts that the expectation counts as
+constexpr double kExpectationWeight = 1;  // starts that the expectation counts as
 
 std::string SecondsText(int64_t nanos) {
   std::string text = std::to_string(static_cast<double>(nanos) * 1e-9);

@@ -393,12 +393,13 @@ void EngineImpl::Finish(Sequence& sequence, api::FinishReason reason, api::Event
   }
   event.usage = {state.n_prompt(), sequence.n_cached, sequence.n_output()};
   const int64_t now = clock_.NowNanos();
-  if (sequence.preempted) sequence.preempted_ns += now - sequence.preempted_since_ns;
   const int64_t planned = sequence.started ? sequence.first_planned_ns : now;
-  event.timings.queue_ns = planned - state.arrival_ns + sequence.preempted_ns;
+  event.timings.queue_ns = planned - state.arrival_ns + sequence.preempted_prefill_ns + sequence.preempted_decode_ns +
+                           (sequence.preempted && sequence.started ? now - sequence.preempted_since_ns : 0);
   if (sequence.first_token_ns > 0) {
-    event.timings.prefill_ns = sequence.first_token_ns - planned;
-    event.timings.decode_ns = std::max<int64_t>(0, sequence.last_token_ns - sequence.first_token_ns);
+    event.timings.prefill_ns = sequence.first_token_ns - planned - sequence.preempted_prefill_ns;
+    event.timings.decode_ns = std::max<int64_t>(
+        0, sequence.last_token_ns - sequence.first_token_ns - sequence.preempted_decode_ns);
   }
   events.push_back(std::move(event));
   const bool is_sample = reason == api::FinishReason::kStop || reason == api::FinishReason::kLength;

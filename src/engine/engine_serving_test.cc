@@ -26,12 +26,14 @@ struct Outcome {
 
 class ManualClock final : public Clock {
  public:
-  int64_t NowNanos() const override { return now_; }
+  explicit ManualClock(int64_t tick = 0) : tick_(tick) {}  // what each look at it takes
+  int64_t NowNanos() const override { return now_ += tick_; }
   int64_t WallNanos() const override { return now_; }
   void SleepNanos(int64_t nanos) override { now_ += nanos; }
 
  private:
-  int64_t now_ = 1'000'000'000;
+  int64_t tick_;
+  mutable int64_t now_ = 1'000'000'000;
 };
 
 class EngineServingTest : public ::testing::Test {
@@ -227,6 +229,36 @@ TEST_P(PreemptionTest, PreemptedRequestsContinueWithTheSameTokens) {
   } else {
     EXPECT_GT(engine->counters().rows_recomputed, 0);
   }
+}
+
+TEST_F(EngineServingTest, TimeSpentPreemptedIsCountedOnce) {
+  EngineOptions options;
+  options.context_tokens = 256;
+  options.kv_budget_bytes = 32 * PageBytes();
+  options.max_sequences = 12;
+  ManualClock clock(1000);
+  const auto engine = MakeEngine(options, clock);
+  for (uint64_t i = 0; i < 64; ++i) ASSERT_TRUE(engine->Submit(Request(Tokens(i, 5), i, 2)).has_value());
+  RunAll(*engine);
+  std::map<api::RequestId, int64_t> submitted;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    const int64_t now = clock.NowNanos();
+    submitted[*engine->Submit(Request(Tokens(100 + seed, 40), seed, 80))] = now;
+  }
+  while (!engine->idle()) {
+    std::vector<api::Event> events;
+    ASSERT_TRUE(engine->Step(events).ok());
+    const int64_t now = clock.NowNanos();
+    for (const api::Event& event : events) {
+      if (event.finish == api::FinishReason::kNone) continue;
+      const api::Timings& t = event.timings;
+      EXPECT_LE(t.queue_ns + t.prefill_ns + t.decode_ns, now - submitted[event.request]);
+      // Nothing is missing either: what is not in it was spent after its last token.
+      EXPECT_GE(t.queue_ns + t.prefill_ns + t.decode_ns, now - submitted[event.request] - 1'000'000);
+      EXPECT_GT(t.decode_ns, 0);
+    }
+  }
+  EXPECT_GT(engine->counters().preemptions, 0);
 }
 
 TEST_F(EngineServingTest, EachPromptTokenIsCountedOnceAsCachedOrComputed) {

@@ -62,7 +62,7 @@ int64_t Scheduler::ExpectedServiceNs() const {
     decode.rows += 1;
     decode.attended += s->n_tokens();
     steps += s->n_output() + PredictedGrowth(*s);
-    const int n = s->n_prompt;
+    const int n = std::max(1, s->n_prompt - s->n_cached);
     prefill_ns += static_cast<double>(cost_.Predict({n, 0.5 * n * n}));
   }
   const double n_running = static_cast<double>(running_.size());
@@ -114,7 +114,10 @@ void Scheduler::Admit(int64_t now_ns) {
     next->state->charged += rows;
     if (next->preempted) {
       next->preempted = false;
-      next->preempted_ns += now_ns - next->preempted_since_ns;
+      if (next->started) {  // else it has been waiting all the time
+        (next->n_output() == 0 ? next->preempted_prefill_ns : next->preempted_decode_ns) +=
+            now_ns - next->preempted_since_ns;
+      }
     }
     InsertRunning(next);
   }

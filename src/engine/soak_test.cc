@@ -349,7 +349,7 @@ void SoakTest::CheckRecords() {
   EXPECT_EQ(wrong_ends, 0u);
   EXPECT_EQ(wrong_answers, 0u) << "of " << n_known << " answers that are known";
   EXPECT_GT(n_known, 0u);
-  if (n_requests_ < 1500) return;
+  if (n_requests_ < 10'000) return;  // too few for what is rare
   EXPECT_GT(n_calls_, 0) << "no tool was called";
   EXPECT_GT(n_late_, 0) << "no time limit was reached";
 }
