@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -69,6 +70,14 @@ class EndToEnd(unittest.TestCase):
         with open(self.path(name), "wb") as f:
             f.write(contents if isinstance(contents, bytes) else contents.encode())
         return self.path(name)
+
+    def eventually(self, check, what="a condition", seconds=20):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if check():
+                return
+            time.sleep(0.02)
+        self.fail(f"{what} did not become true in {seconds} s")
 
     def documented(self, value, page="cli.md"):
         """Every key is in the document, every number is finite."""

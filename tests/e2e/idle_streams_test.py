@@ -30,12 +30,6 @@ def open_files(pid):
 
 
 class IdleStreamsTest(EndToEnd):
-    def eventually(self, check, what, seconds=20):
-        end = time.monotonic() + seconds
-        while not check():
-            self.assertLess(time.monotonic(), end, what)
-            time.sleep(0.05)
-
     def settled_files(self):
         """Without the connections of questions just answered, which the server is about to close."""
         for _ in range(10):

@@ -11,14 +11,6 @@ from serving import PROMPT, Server
 
 
 class ServeTest(EndToEnd):
-    def eventually(self, check, seconds=20):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if check():
-                return
-            time.sleep(0.02)
-        self.fail("did not become true in time")
-
     def test_health_models_and_a_chat_answer(self):
         server = Server(self)
         self.assertEqual(server.call("GET", "/health/live", raw=True)[0], 200)
@@ -82,6 +74,25 @@ class ServeTest(EndToEnd):
         self.eventually(lambda: server.metric("surety_request_success_total", finished_reason="abort") == 1)
         state = server.call("GET", "/admin/state", port=server.admin)[1]["models"][0]
         self.assertEqual((state["sequences_running"], state["requests_open"]), (0, 0))
+
+    def test_steps_say_what_was_computed_and_how_long_it_took(self):
+        server = Server(self, "--admin-port", "0")
+        usage = server.complete()["usage"]
+        status, answer, _ = server.call("GET", "/admin/steps?last=4096", port=server.admin)
+        self.assertEqual(status, 200, answer)
+        self.documented(answer["models"], "http_api.md")
+        steps = answer["models"][0]["steps"]
+        self.assertEqual([s["step"] for s in steps], list(range(1, len(steps) + 1)))
+        # The prompt's rows, and one for each further token.
+        self.assertEqual(sum(s["prefill_rows"] for s in steps), usage["prompt_tokens"])
+        self.assertEqual(sum(s["decode_rows"] for s in steps), usage["completion_tokens"] - 1)
+        self.assertTrue(all(s["compute_seconds"] > 0 for s in steps))
+        self.assertGreater(steps[-1]["predicted_seconds"], 0)
+        last = server.call("GET", "/admin/steps?last=2", port=server.admin)[1]["models"][0]["steps"]
+        self.assertEqual(last, steps[-2:])
+        for query, param in (("last=0", "last"), ("last=4097", "last"), ("last=x", "last"), ("first=1", "first")):
+            status, answer, _ = server.call("GET", "/admin/steps?" + query, port=server.admin)
+            self.assertEqual((status, answer["error"]["param"]), (400, param))
 
     def test_tenants_share_nothing_and_forget_leaves_nothing(self):
         keys = self.path("keys.jsonl")

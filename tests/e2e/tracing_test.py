@@ -80,14 +80,6 @@ class Collector:
 
 
 class TracingTest(EndToEnd):
-    def eventually(self, check, seconds=20):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if check():
-                return
-            time.sleep(0.02)
-        self.fail("did not become true in time")
-
     def traced(self, *args, statuses=(), env=None):
         collector = Collector(self, statuses)
         arguments = [] if env else ["--otlp-endpoint", collector.url]
