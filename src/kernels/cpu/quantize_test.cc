@@ -140,7 +140,9 @@ TEST(QuantizeRowTest, FollowsItsFormulaOnEveryInstructionSet) {
       }
       const std::vector<XBlock> expected = PlainExtras(x_segment, n, 100 + first);
       ASSERT_EQ(n_extras, static_cast<int>(expected.size())) << NameOf(isa);
-      if (first == 0) EXPECT_GT(n_extras, 3);
+      if (first == 0) {
+        EXPECT_GT(n_extras, 3);
+      }
       for (size_t e = 0; e < expected.size(); ++e) ExpectSame(expected[e], extras[e], isa, static_cast<int>(e));
     }
   }
