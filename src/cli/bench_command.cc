@@ -81,6 +81,7 @@ class BenchCommand final : public Command {
     for (const Case& what : cases) {
       auto measured = Measure(opened->local->model(), what);
       if (!measured) return ReportFailure(measured.error());
+      RaiseRoofs(opened->local->executor(), *measured);
       if (!json_) PrintRow(*measured);
       results_.push_back(*std::move(measured));
     }
@@ -208,13 +209,26 @@ class BenchCommand final : public Command {
                         : work_->Decode(what.tokens, what.depth, what.sequences);
   }
 
+  // A row above its roof shows that something else held the machine while the roofs were measured: they are measured
+  // again, and the highest counts, also for the rows before.
+  void RaiseRoofs(Executor& executor, const Measured& measured) {
+    for (int i = 0; i < 3 && ShareOfRoof(WorkOf(measured.what), roofs_, measured.Median()).share > 1; ++i) {
+      roofs_.RaiseTo(MeasureRoofs(executor, quick_roofs_));
+      if (!json_) PrintRoofs("roofs, measured again");
+    }
+  }
+
+  void PrintRoofs(std::string_view label) const {
+    Print("{}: {:.1f} GB/s read, {:.0f} GFLOP/s fp32 ({}), {:.0f} Gop/s int8 ({})\n", label,
+          roofs_.read_bytes_per_s / 1e9, roofs_.fp32_flop_per_s / 1e9, roofs_.fp32_instruction,
+          roofs_.int8_op_per_s / 1e9, roofs_.int8_instruction);
+  }
+
   void PrintHead(const OpenedModel& opened) const {
     Print("{}, {} on {} threads, weights {}, KV {}\n", model_.model, opened.local->ops().name(),
                opened.local->executor().n_workers(), HumanBytes(opened.local->model().weight_bytes()), kv_.kv_type);
-    Print("roofs: {:.1f} GB/s read, {:.0f} GFLOP/s fp32 ({}), {:.0f} Gop/s int8 ({})\n\n",
-               roofs_.read_bytes_per_s / 1e9, roofs_.fp32_flop_per_s / 1e9, roofs_.fp32_instruction,
-               roofs_.int8_op_per_s / 1e9, roofs_.int8_instruction);
-    Print("{:<18} {:>10} {:>19} {:>9} {:>9} {:>7}  {}\n", "test", "tok/s", "(min - max)", "GB/s", "Gop/s", "roof",
+    PrintRoofs("roofs");
+    Print("\n{:<18} {:>10} {:>19} {:>9} {:>9} {:>7}  {}\n", "test", "tok/s", "(min - max)", "GB/s", "Gop/s", "roof",
                "bound by");
     FlushOutput();
   }

@@ -204,6 +204,12 @@ double ReadRate(Executor& executor, bool quick) {
 
 }  // namespace
 
+void Roofs::RaiseTo(const Roofs& other) {
+  read_bytes_per_s = std::max(read_bytes_per_s, other.read_bytes_per_s);
+  fp32_flop_per_s = std::max(fp32_flop_per_s, other.fp32_flop_per_s);
+  int8_op_per_s = std::max(int8_op_per_s, other.int8_op_per_s);
+}
+
 Roofs MeasureRoofs(Executor& executor, bool quick) {
   Roofs roofs;
   const int64_t rounds = quick ? kComputeRounds / 20 : kComputeRounds;

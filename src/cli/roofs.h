@@ -17,6 +17,8 @@ struct Roofs {
   double int8_op_per_s = 0;      // 8-bit products summed in 32 bits, the best instruction the processor has
   std::string fp32_instruction;  // "avx2 fma", ...
   std::string int8_instruction;  // "avx2 maddubs", "avx512 vpdpbusd", ...
+
+  void RaiseTo(const Roofs& other);  // keeps the higher of each rate
 };
 
 // About a second. `quick` reads less memory (tests).

@@ -167,7 +167,7 @@ TEST_F(LocalBackendTest, AFullQueueRefusesAtOnceAndSaysWhenToComeBack) {
       refusals.push_back(id.error());
     }
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(500));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
   EXPECT_GE(accepted, 3);
   ASSERT_GE(refusals.size(), 1u);
   for (const api::Refusal& refusal : refusals) {

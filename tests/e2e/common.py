@@ -1,5 +1,6 @@
 """What the end-to-end tests share: the real binary, run as a user would, on the small catalogue model."""
 
+import functools
 import json
 import math
 import os
@@ -56,6 +57,28 @@ def documented_fields(page="cli.md"):
     """What stands in a document as `a_name`."""
     with open(os.path.join(ROOT, "docs", page), encoding="utf-8") as f:
         return set(re.findall(r"`([a-z0-9_]+)`", f.read()))
+
+
+def measured(test):
+    """Decorates a test, or all tests of a class, that claim a measured time: other programs on the machine can spoil a
+    run, so a claim that fails is measured again, three times in all."""
+    if isinstance(test, type):
+        for name in [n for n in vars(test) if n.startswith("test_")]:
+            setattr(test, name, measured(vars(test)[name]))
+        return test
+
+    @functools.wraps(test)
+    def repeated(self):
+        for n_left in (2, 1, 0):
+            try:
+                return test(self)
+            except AssertionError as error:
+                if n_left == 0:
+                    raise
+                print(f"measured again: {error}", flush=True)
+                self.doCleanups()
+                self.setUp()
+    return repeated
 
 
 class EndToEnd(unittest.TestCase):

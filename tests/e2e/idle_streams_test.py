@@ -8,7 +8,7 @@ import socket
 import time
 
 import common
-from common import EndToEnd, MODEL
+from common import EndToEnd, MODEL, measured
 from serving import PROMPT, Server
 
 N_STREAMS = 500
@@ -29,6 +29,7 @@ def open_files(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
+@measured
 class IdleStreamsTest(EndToEnd):
     def settled_files(self):
         """Without the connections of questions just answered, which the server is about to close."""

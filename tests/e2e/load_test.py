@@ -14,7 +14,7 @@ import unittest
 import xml.etree.ElementTree
 
 import common
-from common import EndToEnd, start
+from common import EndToEnd, measured, start
 from scripted_server import ScriptedServer
 
 # How far a measured latency may lie from the script's: the server sleeps at least as long as it says, and on a busy
@@ -26,6 +26,7 @@ def nearest_rank(values, percent):
     return sorted(values)[max(1, math.ceil(percent * len(values) / 100)) - 1]
 
 
+@measured
 class LoadTest(EndToEnd):
     def serve(self, **script):
         server = ScriptedServer(**script)

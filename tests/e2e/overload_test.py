@@ -14,7 +14,7 @@ import socket
 import time
 
 import common
-from common import EndToEnd, MODEL
+from common import EndToEnd, MODEL, measured
 from serving import Server
 
 PARALLEL = 4
@@ -106,6 +106,7 @@ def send(port, due_times):
     return requests
 
 
+@measured
 class OverloadTest(EndToEnd):
     def capacity(self, server):
         """Requests a second with the batch full; afterwards the server has seen a queue."""

@@ -9,7 +9,7 @@ import time
 import unittest
 
 import common
-from common import MODEL, EndToEnd, start
+from common import MODEL, EndToEnd, measured, start
 from scripted_server import Handler, ScriptedServer
 from serve_test import Server
 
@@ -40,6 +40,7 @@ class CachingHandler(Handler):
         return True
 
 
+@measured
 class ProbeTest(EndToEnd):
     def serve(self, **script):
         server = ScriptedServer(**script)

@@ -5,7 +5,7 @@ import math
 import struct
 
 import common
-from common import MODEL, EndToEnd, surety
+from common import MODEL, EndToEnd, measured, surety
 
 
 class ReportTest(EndToEnd):
@@ -26,6 +26,7 @@ class ReportTest(EndToEnd):
     def test_chat(self):
         self.report("chat", "-m", MODEL, "-n", 4, stdin="Hello\n")
 
+    @measured
     def test_bench_has_one_object_a_row(self):
         report = self.report("bench", "-m", MODEL, "--prompt", "16,32", "--gen", "4", "--depth", "0,64",
                              "--sequences", "1,3", "--repetitions", "2", "--quick-roofs")

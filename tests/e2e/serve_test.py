@@ -6,7 +6,7 @@ import threading
 import time
 
 import common
-from common import EndToEnd, MODEL
+from common import EndToEnd, MODEL, measured
 from serving import PROMPT, Server
 
 
@@ -129,6 +129,7 @@ class ServeTest(EndToEnd):
         self.assertEqual((cached("a1"), cached("a1", cache_salt="x")), (0, 0))
         self.assertGreater(cached("b"), 100)
 
+    @measured
     def test_a_full_queue_refuses_within_50_ms(self):
         server = Server(self, "--parallel", "1", "--queue", "1")
         server.complete("warm up")
@@ -176,6 +177,7 @@ class ServeTest(EndToEnd):
         self.assertEqual(server.process.wait(30), 0)
         connection.close()
 
+    @measured
     def test_a_second_signal_cuts_answers_off(self):
         server = Server(self)
         connection, response = server.open_stream(max_tokens=800, prompt="Once")

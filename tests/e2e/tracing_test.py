@@ -9,7 +9,7 @@ import threading
 import time
 
 import common
-from common import EndToEnd, MODEL
+from common import EndToEnd, MODEL, measured
 from serving import Server
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -79,6 +79,7 @@ class Collector:
             return [s for s in self.spans if s.get("parentSpanId") == span["spanId"]]
 
 
+@measured
 class TracingTest(EndToEnd):
     def traced(self, *args, statuses=(), env=None):
         collector = Collector(self, statuses)
