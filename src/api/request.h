@@ -74,6 +74,8 @@ struct GenerationRequest {
   int n_choices = 1;                    // parallel samples of one prompt: lanes sampling.lane, sampling.lane + 1, ...
   Constraint constraint;
   ToolUse tool_use;
+  bool speculate = true;                // tokens may be drafted and verified together; never changes the answer
+  std::string prediction;               // text that the answer is expected to resemble: drafts are looked up in it
 
   // Set by who verified the caller, never from a field of the body alone.
   Scope scope;
@@ -89,6 +91,8 @@ struct Usage {
   int prompt_tokens = 0;
   int cached_tokens = 0;   // of prompt_tokens, found in the KV cache
   int output_tokens = 0;
+  int draft_tokens = 0;    // proposed and verified
+  int accepted_tokens = 0; // of draft_tokens, those that held: output tokens without a step of their own
 };
 
 struct TokenLogprob {

@@ -12,7 +12,7 @@ namespace surety {
 
 // Disjoint streams. Values are part of the replay contract: append, never renumber.
 enum class RandomPurpose : uint32_t {
-  kSample = 1,    // the sampled token at a position (also the coupled draft: the noise is shared on purpose)
+  kSample = 1,    // the sampled token at a position
   kDraft = 2,     // a draft token under the rejection rule
   kAccept = 3,    // the accept test of a draft token
   kResidual = 4,  // the residual draw after a rejection
@@ -20,6 +20,7 @@ enum class RandomPurpose : uint32_t {
   kWorkload = 6,  // load generators and simulation
   kTest = 7,
   kTrace = 8,     // ids of traces and spans
+  kRace = 9,      // the noise of a race among tokens; the coupled draft shares it with the target on purpose
 };
 
 struct RandomKey {

@@ -20,11 +20,6 @@ namespace {
 
 constexpr int kLoggedSteps = 4096;
 
-Status Wrong(std::string_view field, int64_t value, std::string_view rule) {
-  return InvalidArgumentError(std::string(field) + " is " + std::to_string(value) + ", but must be " +
-                              std::string(rule));
-}
-
 std::vector<int32_t> EndIds(const model::Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
   if (tokenizer.spec().eos >= 0) ids.push_back(tokenizer.spec().eos);
@@ -72,7 +67,8 @@ class EngineImpl final : public Engine {
         keeper_(std::move(keeper)), secret_(std::move(secret)), digest_(DigestOf(model, options)),
         scheduler_(SchedulerOptionsOf(options), *pool_, *keeper_, AttendedPerRow(model.model())),
         shapes_(model.tokenizer(), model.chat_template() != nullptr ? model.source().chat_template() : std::string()),
-        picker_(model.executor(), model.tokenizer().vocab_size(), EndIds(model.tokenizer())) {
+        picker_(model.executor(), model.tokenizer().vocab_size(), EndIds(model.tokenizer())),
+        speculator_(options.speculation) {
     plan_.Reserve(options.max_sequences, options.max_rows);
   }
 
@@ -92,6 +88,7 @@ class EngineImpl final : public Engine {
   Status Step(std::vector<api::Event>& events) override;
 
   const EngineCounters& counters() const override { return counters_; }
+  const SpeculationCounters& speculation() const override { return speculator_.counters(); }
   const Scheduler& scheduler() const override { return scheduler_; }
   Scheduler& scheduler() override { return scheduler_; }
   const StepPlan& last_plan() const override { return plan_; }
@@ -112,10 +109,12 @@ class EngineImpl final : public Engine {
   void EndAll(RequestState& state, api::FinishReason reason, const Status& error, std::vector<api::Event>& events);
   void EndExpired(int64_t now, std::vector<api::Event>& events);
   void NoteStart(Sequence& sequence, int64_t now);
-  void CommitRows(Sequence& sequence, const SequenceStep& step);
+  void CommitRows(Sequence& sequence, int n_rows);
   void TakePromptLogprobs(Sequence& sequence, const SequenceStep& step, int first_logit_row);
-  void AddJobs(Sequence& sequence, std::span<float> logits, std::vector<PickJob>& jobs);
-  void CommitToken(PickJob& job, int64_t now, std::vector<api::Event>& events);
+  std::span<float> LogitsOf(int row);
+  void AddJobs(Sequence& sequence, int logit_row, int n_drafted);
+  void Commit(PickJob& job, int64_t now, std::vector<api::Event>& events);
+  bool CommitToken(PickJob& job, size_t i, int64_t now, std::vector<api::Event>& events);
   void Finish(Sequence& sequence, api::FinishReason reason, api::Event event, std::vector<api::Event>& events);
   void Count(int64_t nanos);
   void Log(int64_t start, int64_t planned, int64_t computed, int64_t picked, int n_running);
@@ -132,6 +131,7 @@ class EngineImpl final : public Engine {
   Scheduler scheduler_;
   ShapeMaker shapes_;
   TokenPicker picker_;
+  Speculator speculator_;
   StepPlan plan_;
   StepLog log_{kLoggedSteps};
   std::vector<PickJob> jobs_;
@@ -147,17 +147,17 @@ Result<PreparedRequest> EngineImpl::Prepare(api::GenerationRequest request) {
   SURETY_RETURN_IF_ERROR(request.sampling.Validate(vocab));
   for (const api::TokenId id : request.stop_tokens) {
     if (id >= 0 && id < vocab) continue;
-    return Error(Wrong("stop_tokens", id, "from 0 to " + std::to_string(vocab - 1)));
+    return Error(WrongValue("stop_tokens", id, "from 0 to " + std::to_string(vocab - 1)));
   }
   if (request.n_choices < 1 || request.n_choices > options_.max_sequences) {
-    return Error(Wrong("n_choices", request.n_choices,
+    return Error(WrongValue("n_choices", request.n_choices,
                        "from 1 to the " + std::to_string(options_.max_sequences) + " sequences that run together"));
   }
   if (request.n_prompt_logprobs >= 0 && options_.max_prompt_logprob_rows == 0) {
     return Error(InvalidArgumentError("n_prompt_logprobs is not available: max_prompt_logprob_rows is 0"));
   }
   if (request.max_tokens == 0 || request.max_tokens < -1) {
-    return Error(Wrong("max_tokens", request.max_tokens, "positive, or -1 for the rest of the context"));
+    return Error(WrongValue("max_tokens", request.max_tokens, "positive, or -1 for the rest of the context"));
   }
   SURETY_ASSIGN_OR_RETURN(auto prompt, Tokenize(request));
   if (prompt.empty()) return Error(InvalidArgumentError("the prompt has no tokens"));
@@ -174,6 +174,9 @@ Result<PreparedRequest> EngineImpl::Prepare(api::GenerationRequest request) {
   }
   if (!request.scope.tenant.empty()) {
     SURETY_ASSIGN_OR_RETURN(prepared.scope, ScopeKeyOf(request.scope));
+  }
+  if (!request.prediction.empty()) {
+    prepared.prediction = model_.tokenizer().Encode(request.prediction, false, {.add_special = false});
   }
   prepared.id = next_id_.fetch_add(1, std::memory_order_relaxed);
   const int room = options_.context_tokens - n_prompt;
@@ -198,7 +201,8 @@ Result<kv::ForgetReceipt> EngineImpl::ForgetScope(const api::Scope& scope, api::
   SURETY_ASSIGN_OR_RETURN(const kv::ScopeKey key, ScopeKeyOf(scope));
   kv::ScopeSet forgotten = scope.salt.empty() ? kv::ScopeSet(key.family()) : kv::ScopeSet(key);
   if (extent == api::ForgetExtent::kTenant) forgotten = kv::ScopeSet(key.tenant());
-  const kv::ForgetReceipt receipt = keeper_->cache().Forget(forgotten);
+  kv::ForgetReceipt receipt = keeper_->cache().Forget(forgotten);
+  receipt.bytes += speculator_.Forget(forgotten);
   for (const auto& [id, state] : requests_) {
     for (const auto& choice : state->choices) {
       if (choice != nullptr) keeper_->MarkIfForgotten(*choice);
@@ -237,6 +241,7 @@ Status EngineImpl::Step(std::vector<api::Event>& events) {
   started_.clear();
   const int64_t start = clock_.NowNanos();
   EndExpired(start, events);
+  speculator_.Plan(scheduler_.running(), keeper_->cache(), start);
   scheduler_.Plan(plan_, start);
   if (plan_.empty()) return OkStatus();
   const int64_t plan_end = clock_.NowNanos();
@@ -257,16 +262,17 @@ Status EngineImpl::Step(std::vector<api::Event>& events) {
   int logit_row = 0;
   for (size_t i = 0; i < planned.size(); ++i) {
     const SequenceStep& step = plan_.sequences[i];
-    CommitRows(*planned[i], step);
+    CommitRows(*planned[i], step.n_rows - step.n_drafted);
     TakePromptLogprobs(*planned[i], step, logit_row);
     logit_row += step.n_logits;
-    if (planned[i]->rows_left() == 0) AddJobs(*planned[i], executor_->LogitsOf(logit_row - 1), jobs_);
+    if (planned[i]->rows_left() == 0) AddJobs(*planned[i], logit_row - 1 - step.n_drafted, step.n_drafted);
   }
   picker_.Pick(jobs_);
   const int64_t now = clock_.NowNanos();
   scheduler_.Observe(plan_, now - start);
   Count(now - start);
-  for (PickJob& job : jobs_) CommitToken(job, now, events);
+  for (PickJob& job : jobs_) Commit(job, now, events);
+  if (plan_.n_rows() == plan_.n_decode_rows) speculator_.NoteStep(plan_.n_rows(), plan_.n_decodes, now - start);
   Log(start, plan_end, computed, now, n_running);
   return OkStatus();
 }
@@ -279,13 +285,13 @@ void EngineImpl::NoteStart(Sequence& sequence, int64_t now) {
   counters_.prefix_queries += sequence.n_prompt;
 }
 
-void EngineImpl::CommitRows(Sequence& sequence, const SequenceStep& step) {
+void EngineImpl::CommitRows(Sequence& sequence, int n_rows) {
   // KV beyond what this choice ever computed was found in the cache, at its start or later.
   const int found = std::max(0, sequence.n_computed - sequence.n_high_water);
   sequence.n_cached += found;
   counters_.prompt_tokens_cached += found;
-  const int end = sequence.n_computed + step.n_rows;
-  const int again = std::clamp(sequence.n_high_water - sequence.n_computed, 0, step.n_rows);
+  const int end = sequence.n_computed + n_rows;
+  const int again = std::clamp(sequence.n_high_water - sequence.n_computed, 0, n_rows);
   counters_.rows_recomputed += again;
   const int first_new = sequence.n_computed + again;
   counters_.prompt_tokens_computed += std::max(0, std::min(end, sequence.n_prompt) - first_new);
@@ -310,12 +316,17 @@ void EngineImpl::TakePromptLogprobs(Sequence& sequence, const SequenceStep& step
   }
 }
 
+// Rows that an embedding has beyond the vocabulary are padding: no text belongs to them.
+std::span<float> EngineImpl::LogitsOf(int row) {
+  return executor_->LogitsOf(row).first(static_cast<size_t>(model_.tokenizer().vocab_size()));
+}
+
 // The first token of all choices comes from the one row that ends the prompt.
-void EngineImpl::AddJobs(Sequence& sequence, std::span<float> all_logits, std::vector<PickJob>& jobs) {
-  // Rows that an embedding has beyond the vocabulary are padding: no text belongs to them.
-  const std::span<float> logits = all_logits.first(static_cast<size_t>(model_.tokenizer().vocab_size()));
+void EngineImpl::AddJobs(Sequence& sequence, int logit_row, int n_drafted) {
+  const std::span<float> logits = LogitsOf(logit_row);
   RequestState& state = *sequence.state;
-  jobs.push_back(PickJob(&sequence, logits));
+  jobs_.emplace_back(&sequence, logits);
+  for (int i = 1; i <= n_drafted; ++i) jobs_.back().more_logits.push_back(LogitsOf(logit_row + i));
   if (sequence.n_output() > 0) return;
   state.forked = true;
   fork_logits_.reserve(fork_logits_.size() + state.choices.size());  // spans of it are kept until the step is over
@@ -328,36 +339,53 @@ void EngineImpl::AddJobs(Sequence& sequence, std::span<float> all_logits, std::v
     keeper_->Fork(sequence, *fork);
     fork->n_high_water = sequence.n_computed;
     fork_logits_.emplace_back(logits.begin(), logits.end());
-    jobs.push_back(PickJob(fork.get(), fork_logits_.back()));
+    jobs_.emplace_back(fork.get(), fork_logits_.back());
     state.choices[i] = std::move(fork);
     scheduler_.EnqueueFork(state.choices[i].get());
   }
 }
 
-void EngineImpl::CommitToken(PickJob& job, int64_t now, std::vector<api::Event>& events) {
+// The tokens of a choice, and with each draft that held the KV that its row has written. What was drafted beyond is
+// overwritten by the rows to come.
+void EngineImpl::Commit(PickJob& job, int64_t now, std::vector<api::Event>& events) {
   Sequence& sequence = *job.sequence;
-  api::Event event;
-  if (job.token < 0) {
+  const int n_drafted = static_cast<int>(job.more_logits.size());
+  speculator_.NoteVerified(sequence, n_drafted, std::max(0, static_cast<int>(job.tokens.size()) - 1));
+  for (size_t i = 0; i < job.tokens.size(); ++i) {
+    if (i > 0) CommitRows(sequence, 1);
+    if (CommitToken(job, i, now, events)) return;
+  }
+  if (!job.status.ok()) {
+    api::Event event;
     event.error = job.status;
     Finish(sequence, api::FinishReason::kError, std::move(event), events);
     return;
   }
+  sequence.draft.clear();
+  if (n_drafted > 0) sequence.pages.Truncate(sequence.n_tokens());
+}
+
+// True: the choice has ended and is gone.
+bool EngineImpl::CommitToken(PickJob& job, size_t i, int64_t now, std::vector<api::Event>& events) {
+  Sequence& sequence = *job.sequence;
+  const int32_t token = job.tokens[i];
+  api::Event event;
   if (sequence.n_output() == 0) {
     sequence.first_token_ns = now;
     event.prompt_logprobs = std::move(sequence.prompt_logprobs);
   }
   sequence.last_token_ns = now;
-  sequence.tokens.push_back(job.token);
-  sequence.history.AddOutput(job.token);
+  sequence.tokens.push_back(token);
+  Speculator::Observe(sequence, token);
   ++counters_.output_tokens;
-  event.tokens.push_back(job.token);
-  if (sequence.state->request().n_logprobs >= 0) event.logprobs.push_back(std::move(job.logprob));
+  event.tokens.push_back(token);
+  if (sequence.state->request().n_logprobs >= 0) event.logprobs.push_back(std::move(job.logprobs[i]));
   api::FinishReason finish = api::FinishReason::kNone;
-  if (picker_.Ends(sequence, job.token)) {
+  if (picker_.Ends(sequence, token)) {
     finish = api::FinishReason::kStop;
   } else {
-    const std::string_view marker = sequence.shaped.MarkerText(model_.tokenizer(), job.token);
-    std::string piece = sequence.decoder.Push(job.token);
+    const std::string_view marker = sequence.shaped.MarkerText(model_.tokenizer(), token);
+    std::string piece = sequence.decoder.Push(token);
     piece += marker;
     TakeText(sequence.shaped.Push(sequence.stops.Push(piece)), event);
     if (sequence.stops.stopped()) {
@@ -369,11 +397,12 @@ void EngineImpl::CommitToken(PickJob& job, int64_t now, std::vector<api::Event>&
   }
   if (finish != api::FinishReason::kNone) {
     Finish(sequence, finish, std::move(event), events);
-    return;
+    return true;
   }
   event.request = sequence.state->id();
   event.choice = sequence.choice;
   events.push_back(std::move(event));
+  return false;
 }
 
 // Ends a choice: its last event, its KV kept or freed, the choice gone, and with the last one the request.
@@ -391,7 +420,7 @@ void EngineImpl::Finish(Sequence& sequence, api::FinishReason reason, api::Event
     event.finish = api::FinishReason::kStop;
     event.stop_text = sequence.stops.stop_text();
   }
-  event.usage = {state.n_prompt(), sequence.n_cached, sequence.n_output()};
+  event.usage = {state.n_prompt(), sequence.n_cached, sequence.n_output(), sequence.n_drafted, sequence.n_accepted};
   const int64_t now = clock_.NowNanos();
   const int64_t planned = sequence.started ? sequence.first_planned_ns : now;
   event.timings.queue_ns = planned - state.arrival_ns + sequence.preempted_prefill_ns + sequence.preempted_decode_ns +
@@ -403,6 +432,7 @@ void EngineImpl::Finish(Sequence& sequence, api::FinishReason reason, api::Event
   }
   events.push_back(std::move(event));
   const bool is_sample = reason == api::FinishReason::kStop || reason == api::FinishReason::kLength;
+  if (is_sample) speculator_.Keep(sequence, keeper_->cache(), now);
   scheduler_.Remove(&sequence, is_sample ? sequence.n_output() : -1);
   state.used += sequence.n_output();
   if (sequence.choice == 0 && sequence.started) state.used += state.n_prompt() - sequence.n_cached;
@@ -426,7 +456,7 @@ void EngineImpl::EndAll(RequestState& state, api::FinishReason reason, const Sta
       event.choice = static_cast<int>(i);
       event.finish = reason;
       event.error = error;
-      event.usage = {state.n_prompt(), 0, 0};
+      event.usage.prompt_tokens = state.n_prompt();
       event.timings.queue_ns = clock_.NowNanos() - state.arrival_ns;
       events.push_back(std::move(event));
       --state.n_open;
@@ -478,7 +508,7 @@ void EngineImpl::Log(int64_t start, int64_t planned, int64_t computed, int64_t p
   record.commit_ns = end - picked;
   record.decode_rows = plan_.n_decode_rows;
   record.prefill_rows = plan_.n_rows() - plan_.n_decode_rows;
-  record.prefills = static_cast<int>(plan_.sequences.size()) - plan_.n_decode_rows;
+  record.prefills = static_cast<int>(plan_.sequences.size()) - plan_.n_decodes;
   record.attended = plan_.work.attended;
   record.running = n_running;
   record.waiting = scheduler_.queue().size();
@@ -493,32 +523,6 @@ Result<api::RequestId> Engine::Submit(const api::GenerationRequest& request, uin
   const api::RequestId id = prepared.id;
   Submit(std::move(prepared), clock().NowNanos(), keep);
   return id;
-}
-
-Status EngineOptions::Validate() const {
-  if (context_tokens < 2) return Wrong("context_tokens", context_tokens, "at least 2");
-  if (page_tokens <= 0 || page_tokens % kKvLaneTokens != 0) {
-    return Wrong("page_tokens", page_tokens, "a positive multiple of 16");
-  }
-  if (kv_budget_bytes < 0) return Wrong("kv_budget_bytes", kv_budget_bytes, "0 (one full context) or positive");
-  if (max_sequences < 1 || max_sequences > 4096) return Wrong("max_sequences", max_sequences, "from 1 to 4096");
-  if (max_rows < max_sequences || max_rows > 65536) {
-    return Wrong("max_rows", max_rows, "from max_sequences (" + std::to_string(max_sequences) + ") to 65536");
-  }
-  if (min_chunk_rows < 1) {
-    return Wrong("min_chunk_rows", min_chunk_rows, "positive");
-  }
-  if (itl_target_ms < 0 || itl_target_ms > 3'600'000) return Wrong("itl_target_ms", itl_target_ms, "0 to 3600000");
-  if (!(itl_stretch >= 1 && itl_stretch <= 1000)) {
-    return InvalidArgumentError("itl_stretch is " + std::to_string(itl_stretch) + ", but must be from 1 to 1000");
-  }
-  if (max_prompt_logprob_rows < 0 || max_prompt_logprob_rows > 65536) {
-    return Wrong("max_prompt_logprob_rows", max_prompt_logprob_rows, "from 0 to 65536");
-  }
-  if (host_cache_bytes < 0) return Wrong("host_cache_bytes", host_cache_bytes, "0 or positive");
-  if (disk_cache_bytes < 0) return Wrong("disk_cache_bytes", disk_cache_bytes, "0 or positive");
-  SURETY_RETURN_IF_ERROR(cache_policy.Validate());
-  return OkStatus();
 }
 
 namespace {

@@ -287,8 +287,11 @@ TEST_F(EngineServingTest, EachPromptTokenIsCountedOnceAsCachedOrComputed) {
   EXPECT_EQ(c.output_tokens, output_tokens);
   EXPECT_EQ(c.prefix_queries, prompt_tokens);
   EXPECT_GT(cached, 0);
-  // Rows that steps had: prompts computed, one for each further output token, and those computed again.
-  EXPECT_EQ(c.prefill_rows + c.decode_rows, c.prompt_tokens_computed + (output_tokens - 40) + c.rows_recomputed);
+  // Rows that steps had: prompts computed, one for each further output token, those computed again, and drafts that
+  // did not hold.
+  const SpeculationCounters& s = engine->speculation();
+  EXPECT_EQ(c.prefill_rows + c.decode_rows, c.prompt_tokens_computed + (output_tokens - 40) + c.rows_recomputed +
+                                                s.draft_tokens - s.accepted_tokens);
 }
 
 TEST_F(EngineServingTest, EqualPromptsAtTheSameTimeAreComputedOnce) {
@@ -489,7 +492,9 @@ TEST_F(EngineServingTest, ForgettingAScopeLeavesNothingOfItInMemory) {
   const auto receipt = engine->ForgetScope(Request({}, 0, 0).scope, api::ForgetExtent::kScope);
   ASSERT_TRUE(receipt.has_value());
   EXPECT_EQ(receipt->pages, before / 2);
-  EXPECT_EQ(receipt->bytes, before / 2 * model_->config().KvLayoutFor(KvType::kF16, 16).PageBytes());
+  const int64_t kept_answer_bytes = 20 * 4;  // token ids that drafts were looked up in
+  EXPECT_EQ(receipt->bytes,
+            before / 2 * model_->config().KvLayoutFor(KvType::kF16, 16).PageBytes() + kept_answer_bytes);
   EXPECT_EQ(RunOn(*engine, Request(prompt, 2, 20)).usage.cached_tokens, 0);
   EXPECT_EQ(RunOn(*engine, other).usage.cached_tokens, 96);
   api::Scope nobody;

@@ -6,7 +6,7 @@
 #include <functional>
 #include <limits>
 
-#include "base/random.h"
+#include "spec/coupling.h"
 
 namespace surety::engine {
 namespace {
@@ -172,14 +172,7 @@ std::span<const Candidate> Sampler::Distribution(std::span<const float> logits, 
 
 int32_t Sampler::Sample(std::span<const float> logits, const api::SamplingParams& params, uint64_t position) {
   if (params.temperature == 0.0f) return ArgMax(logits);
-  const auto distribution = Distribution(logits, params);
-  const double u = RandomUniform({params.seed, position, RandomPurpose::kSample, params.lane});
-  double cumulative = 0;
-  for (const auto& [token, probability] : distribution) {
-    cumulative += probability;
-    if (u < cumulative) return token;
-  }
-  return distribution.back().first;  // rounding left the sum below u
+  return spec::RaceWinner(Distribution(logits, params), {params.seed, position, params.lane});
 }
 
 bool AllFinite(std::span<const float> logits) {

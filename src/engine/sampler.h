@@ -42,7 +42,8 @@ class Sampler {
   // Call after Penalise. The span is valid until the next call.
   std::span<const std::pair<int32_t, double>> Distribution(std::span<const float> logits,
                                                            const api::SamplingParams& params);
-  // A draw at absolute output position `position`.
+  // A draw at absolute output position `position`: the winner of an exponential race (spec/coupling.h), so that a
+  // drafter who runs the same race over its own law often names the same token.
   int32_t Sample(std::span<const float> logits, const api::SamplingParams& params, uint64_t position);
 
  private:

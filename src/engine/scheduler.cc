@@ -133,6 +133,7 @@ Sequence* Scheduler::Victim(const Sequence& asker) const {
 
 void Scheduler::Preempt(Sequence& victim, int64_t now_ns) {
   source_.Detach(victim, RecomputeNs(victim));
+  victim.draft.clear();
   std::erase(running_, &victim);
   victim.preempted = true;
   victim.preempted_since_ns = now_ns;
@@ -154,12 +155,13 @@ bool Scheduler::ExtendPages(Sequence& sequence, int n_tokens, int64_t now_ns) {
   return true;
 }
 
+// `n_rows` of the sequence's tokens, and its draft behind them.
 void Scheduler::Append(Sequence& sequence, int n_rows, StepPlan& plan) {
   SequenceStep step;
   step.request = sequence.state->id();
   step.choice = sequence.choice;
   step.first_row = plan.n_rows();
-  step.n_rows = n_rows;
+  step.n_drafted = static_cast<int>(sequence.draft.size());
   step.first_position = sequence.n_computed;
   step.page_table = sequence.pages.pages();
   step.decodes = !sequence.prefilling();
@@ -167,16 +169,32 @@ void Scheduler::Append(Sequence& sequence, int n_rows, StepPlan& plan) {
   if (sequence.state->request().n_prompt_logprobs >= 0 && sequence.n_computed < sequence.n_prompt) {
     step.n_logits = n_rows;
   } else {
-    step.n_logits = reaches_end ? 1 : 0;
+    step.n_logits = reaches_end ? 1 + step.n_drafted : 0;
   }
   const auto first = sequence.tokens.begin() + sequence.n_computed;
   plan.token_ids.insert(plan.token_ids.end(), first, first + n_rows);
+  plan.token_ids.insert(plan.token_ids.end(), sequence.draft.begin(), sequence.draft.end());
+  n_rows += step.n_drafted;
+  step.n_rows = n_rows;
   plan.n_logit_rows += step.n_logits;
-  plan.n_decode_rows += step.decodes ? 1 : 0;
+  plan.n_decodes += step.decodes ? 1 : 0;
+  plan.n_decode_rows += step.decodes ? n_rows : 0;
   plan.work.rows += n_rows;
   plan.work.attended += static_cast<double>(n_rows) * step.first_position + 0.5 * n_rows * (n_rows + 1.0);
   plan.sequences.push_back(step);
   planned_.push_back(&sequence);
+}
+
+// A draft is only worth pages that nobody else wants: none is evicted or preempted for it, and each running choice
+// still finds one page.
+void Scheduler::MakeRoomForDraft(Sequence& sequence, const StepPlan& plan) {
+  if (sequence.draft.empty()) return;
+  const int n_tokens = sequence.n_tokens() + static_cast<int>(sequence.draft.size());
+  const int missing = PagesOf(n_tokens) - static_cast<int>(sequence.pages.pages().size());
+  const int n_running = static_cast<int>(running_.size());
+  const bool has_rows = plan.n_rows() + n_running + static_cast<int>(sequence.draft.size()) <= options_.max_rows;
+  if (has_rows && (missing <= 0 || missing + n_running <= pool_.n_free()) && sequence.pages.Extend(n_tokens)) return;
+  sequence.draft.clear();
 }
 
 void Scheduler::PlanDecodes(StepPlan& plan, int64_t now_ns) {
@@ -184,6 +202,7 @@ void Scheduler::PlanDecodes(StepPlan& plan, int64_t now_ns) {
   for (Sequence* sequence : running) {
     if (sequence->preempted || sequence->prefilling()) continue;
     if (ExtendPages(*sequence, sequence->n_tokens(), now_ns)) {
+      MakeRoomForDraft(*sequence, plan);
       Append(*sequence, 1, plan);
     } else {
       Preempt(*sequence, now_ns);
@@ -207,7 +226,7 @@ bool Scheduler::WaitsForPrefix(Sequence& sequence) const {
 }
 
 void Scheduler::PlanPrompts(StepPlan& plan, int64_t now_ns) {
-  const bool streams_run = plan.n_decode_rows > 0;
+  const bool streams_run = plan.n_decodes > 0;
   int64_t target = options_.itl_target_ns;
   if (target == 0) target = static_cast<int64_t>(options_.itl_stretch * static_cast<double>(cost_.Predict(plan.work)));
   int at_least = options_.min_chunk_rows;

@@ -32,7 +32,7 @@ struct SchedulerOptions {
   int max_prompt_logit_rows = 0;  // rows of a step whose logits may be wanted beside one a sequence
   // Time of a step while streams run: this, or if 0 itl_stretch times that of a step without prompts.
   int64_t itl_target_ns = 0;
-  double itl_stretch = 1.7;
+  double itl_stretch = 1.5;
 };
 
 // Where pages come from and go to besides the pool's free list.
@@ -89,6 +89,7 @@ class Scheduler {
   Sequence* Victim(const Sequence& asker) const;
   void Preempt(Sequence& victim, int64_t now_ns);
   void InsertRunning(Sequence* sequence);
+  void MakeRoomForDraft(Sequence& sequence, const StepPlan& plan);
   void PlanDecodes(StepPlan& plan, int64_t now_ns);
   void PlanPrompts(StepPlan& plan, int64_t now_ns);
   bool WaitsForPrefix(Sequence& sequence) const;

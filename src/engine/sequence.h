@@ -15,6 +15,7 @@
 #include "kv/page_pool.h"
 #include "kv/prefix_cache.h"
 #include "model/tokenizer/tokenizer.h"
+#include "spec/lookup_draft.h"
 
 namespace surety::engine {
 
@@ -23,6 +24,7 @@ struct PreparedRequest {
   api::RequestId id = 0;
   api::GenerationRequest request;
   std::vector<int32_t> prompt;
+  std::vector<int32_t> prediction;  // tokens of the request's text
   int max_tokens = 0;   // of output, for each choice
   std::shared_ptr<const AnswerShape> shape;  // null: plain text
   std::optional<kv::ScopeKey> scope;  // under which its KV is shared; none: with nobody
@@ -57,6 +59,9 @@ struct Sequence {
   int n_published = 0;    // its first pages that the cache has been offered
   kv::SwappedPage swapped_tail;  // of a preempted choice: its last, partial page
   int swapped_tokens = 0;        // n_computed when it was swapped
+  std::vector<int32_t> draft;    // tokens that the next step verifies behind the one it computes anyway
+  std::unique_ptr<spec::LookupDraft> lookup;  // null until it first decodes
+  int n_drafted = 0, n_accepted = 0;          // over all its steps
   TokenHistory history;
   model::IncrementalDecoder decoder;
   StopMatcher stops;

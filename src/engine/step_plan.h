@@ -23,14 +23,16 @@ struct SequenceStep {
   int first_position = 0;
   std::span<const int32_t> page_table;  // covers first_position + n_rows
   int n_logits = 0;                     // of the last n_logits rows the logits are wanted
-  bool decodes = false;                 // one row that continues an answer, not a piece of a prompt
+  bool decodes = false;                 // a row that continues an answer, not a piece of a prompt; drafts behind it
+  int n_drafted = 0;                    // of the rows: tokens that are not committed yet but proposed
 };
 
 struct StepPlan {
   std::vector<SequenceStep> sequences;  // decode rows first, then prefill chunks
   std::vector<int32_t> token_ids;       // one a row
   int n_logit_rows = 0;
-  int n_decode_rows = 0;
+  int n_decodes = 0;                    // sequences that decode
+  int n_decode_rows = 0;                // of them, drafts included
   StepWork work;
   int64_t predicted_ns = 0;             // 0: no prediction yet
 
@@ -43,7 +45,7 @@ struct StepPlan {
   void Clear() {
     sequences.clear();
     token_ids.clear();
-    n_logit_rows = n_decode_rows = 0;
+    n_logit_rows = n_decodes = n_decode_rows = 0;
     work = {};
     predicted_ns = 0;
   }

@@ -13,7 +13,7 @@ TokenPicker::TokenPicker(Executor& executor, int vocab_size, std::vector<int32_t
 
 void TokenPicker::Pick(std::span<PickJob> jobs) {
   ParallelFor(executor_, static_cast<int64_t>(jobs.size()), [&](int64_t job, int worker) {
-    PickOne(jobs[static_cast<size_t>(job)], *samplers_[static_cast<size_t>(worker)]);
+    PickRun(jobs[static_cast<size_t>(job)], *samplers_[static_cast<size_t>(worker)]);
   });
 }
 
@@ -25,31 +25,45 @@ bool TokenPicker::Ends(const Sequence& sequence, int32_t token) const {
   return is_in(request.stop_tokens) || (!request.ignore_end_of_text && is_in(end_ids_));
 }
 
-void TokenPicker::PickOne(PickJob& job, Sampler& sampler) const {
+void TokenPicker::PickRun(PickJob& job, Sampler& sampler) const {
+  Sequence& sequence = *job.sequence;
+  for (size_t row = 0;; ++row) {
+    const int32_t token = PickOne(job, row == 0 ? job.logits : job.more_logits[row - 1], sampler);
+    if (token < 0) return;
+    job.tokens.push_back(token);
+    sequence.history.AddOutput(token);
+    if (row >= job.more_logits.size() || token != sequence.draft[row] || Ends(sequence, token)) return;
+  }
+}
+
+// -1: nothing may follow, and why is in the job's status.
+int32_t TokenPicker::PickOne(PickJob& job, std::span<float> logits, Sampler& sampler) const {
   const Sequence& sequence = *job.sequence;
   const api::GenerationRequest& request = sequence.state->request();
-  if (!AllFinite(job.logits)) {
-    job.status = DataLossError("the model's logits at position " + std::to_string(sequence.n_tokens() - 1) +
+  const auto position = static_cast<uint64_t>(sequence.n_prompt + sequence.history.n_output());
+  if (!AllFinite(logits)) {
+    job.status = DataLossError("the model's logits at position " + std::to_string(position - 1) +
                                " are not all finite numbers: its weights are damaged, or it overflows");
-    return;
+    return -1;
   }
   const bool wants_logprobs = request.n_logprobs >= 0;
   std::vector<float> raw;
-  if (wants_logprobs) raw.assign(job.logits.begin(), job.logits.end());
+  if (wants_logprobs) raw.assign(logits.begin(), logits.end());
   std::vector<int32_t> ends = request.stop_tokens;
   if (!request.ignore_end_of_text) ends.insert(ends.end(), end_ids_.begin(), end_ids_.end());
-  sampler.Penalise(job.logits, sequence.sampling, sequence.history, ends);
+  sampler.Penalise(logits, sequence.sampling, sequence.history, ends);
   if (request.ignore_end_of_text) {
-    for (int32_t id : end_ids_) job.logits[static_cast<size_t>(id)] = -std::numeric_limits<float>::infinity();
+    for (int32_t id : end_ids_) logits[static_cast<size_t>(id)] = -std::numeric_limits<float>::infinity();
   }
   ShapedAnswer& shaped = job.sequence->shaped;
   if (shaped.constrained()) {
-    job.status = shaped.Mask(job.logits);
-    if (!job.status.ok()) return;
+    job.status = shaped.Mask(logits);
+    if (!job.status.ok()) return -1;
   }
-  job.token = sampler.Sample(job.logits, sequence.sampling, static_cast<uint64_t>(sequence.n_tokens()));
-  if (shaped.constrained()) shaped.Accept(job.token);
-  if (wants_logprobs) job.logprob = LogprobOf(raw, job.token, request.n_logprobs);
+  const int32_t token = sampler.Sample(logits, sequence.sampling, position);
+  if (shaped.constrained()) shaped.Accept(token);
+  if (wants_logprobs) job.logprobs.push_back(LogprobOf(raw, token, request.n_logprobs));
+  return token;
 }
 
 }  // namespace surety::engine

@@ -1,5 +1,6 @@
-// The next token of each choice of a step: check, penalties, constraint, draw, log-probabilities. The choices of a step
-// are shared out over the workers.
+// The next tokens of each choice of a step: check, penalties, constraint, draw, log-probabilities. One token, or more
+// where drafts held: each is picked by the same code, after the ones before it have entered the history and the
+// constraint. The choices of a step are shared out over the workers.
 //
 // Threads: one caller, between steps of the model (it uses the same workers). Owns: one sampler a worker.
 // Invariant: a token is a function of its logits, parameters, history and position alone, whichever worker drew it.
@@ -15,14 +16,17 @@
 
 namespace surety::engine {
 
+// The token behind each row of one choice, in order, for as long as they agree with what was drafted: the token behind
+// row i is looked at only if the tokens before it were drafted[0 .. i - 1], all of them.
 struct PickJob {
-  PickJob(Sequence* s, std::span<float> l) : sequence(s), logits(l) {}
+  PickJob(Sequence* s, std::span<float> first_row) : sequence(s), logits(first_row) {}
 
   Sequence* sequence;
-  std::span<float> logits;        // of the vocabulary; changed
-  int32_t token = -1;             // the result; -1: the logits are not all finite, or nothing may follow (`status`)
-  Status status;
-  api::TokenLogprob logprob;      // where the request asks for it
+  std::span<float> logits;             // the first row's, of the vocabulary; changed, as are those of further rows
+  std::vector<std::span<float>> more_logits = {};  // a row for each drafted token
+  std::vector<int32_t> tokens = {};    // the result, in the history already: one, and one for each draft that held
+  Status status = {};                  // the logits are not all finite, or nothing may follow: there ends `tokens`
+  std::vector<api::TokenLogprob> logprobs = {};  // one a token, where the request asks for them
 };
 
 class TokenPicker {
@@ -32,7 +36,8 @@ class TokenPicker {
   bool Ends(const Sequence& sequence, int32_t token) const;   // the token ends the answer
 
  private:
-  void PickOne(PickJob& job, Sampler& sampler) const;
+  void PickRun(PickJob& job, Sampler& sampler) const;
+  int32_t PickOne(PickJob& job, std::span<float> logits, Sampler& sampler) const;
 
   Executor& executor_;
   std::vector<std::unique_ptr<Sampler>> samplers_;

@@ -263,7 +263,7 @@ inline api::Event Text(std::string text, int choice = 0) {
   return event;
 }
 
-inline api::Event End(api::FinishReason finish, int choice = 0, api::Usage usage = {10, 4, 3}) {
+inline api::Event End(api::FinishReason finish, int choice = 0, api::Usage usage = {10, 4, 3, 0, 0}) {
   api::Event event;
   event.choice = choice;
   event.finish = finish;

@@ -1,0 +1,37 @@
+#include "engine/engine_options.h"
+
+namespace surety::engine {
+
+Status WrongValue(std::string_view field, int64_t value, std::string_view rule) {
+  return InvalidArgumentError(std::string(field) + " is " + std::to_string(value) + ", but must be " +
+                              std::string(rule));
+}
+
+Status EngineOptions::Validate() const {
+  if (context_tokens < 2) return WrongValue("context_tokens", context_tokens, "at least 2");
+  if (page_tokens <= 0 || page_tokens % kKvLaneTokens != 0) {
+    return WrongValue("page_tokens", page_tokens, "a positive multiple of 16");
+  }
+  if (kv_budget_bytes < 0) return WrongValue("kv_budget_bytes", kv_budget_bytes, "0 (one full context) or positive");
+  if (max_sequences < 1 || max_sequences > 4096) return WrongValue("max_sequences", max_sequences, "from 1 to 4096");
+  if (max_rows < max_sequences || max_rows > 65536) {
+    return WrongValue("max_rows", max_rows, "from max_sequences (" + std::to_string(max_sequences) + ") to 65536");
+  }
+  if (min_chunk_rows < 1) {
+    return WrongValue("min_chunk_rows", min_chunk_rows, "positive");
+  }
+  if (itl_target_ms < 0 || itl_target_ms > 3'600'000) return WrongValue("itl_target_ms", itl_target_ms, "0 to 3600000");
+  if (!(itl_stretch >= 1 && itl_stretch <= 1000)) {
+    return InvalidArgumentError("itl_stretch is " + std::to_string(itl_stretch) + ", but must be from 1 to 1000");
+  }
+  if (max_prompt_logprob_rows < 0 || max_prompt_logprob_rows > 65536) {
+    return WrongValue("max_prompt_logprob_rows", max_prompt_logprob_rows, "from 0 to 65536");
+  }
+  if (host_cache_bytes < 0) return WrongValue("host_cache_bytes", host_cache_bytes, "0 or positive");
+  if (disk_cache_bytes < 0) return WrongValue("disk_cache_bytes", disk_cache_bytes, "0 or positive");
+  SURETY_RETURN_IF_ERROR(speculation.Validate());
+  SURETY_RETURN_IF_ERROR(cache_policy.Validate());
+  return OkStatus();
+}
+
+}  // namespace surety::engine

@@ -1,0 +1,80 @@
+#include "spec/match_index.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace surety::spec {
+namespace {
+
+// FNV-1a over the ids. A collision costs a comparison, nothing else: matches are compared token by token.
+uint64_t RunHash(std::span<const int32_t> run) {
+  uint64_t hash = 0xCBF29CE484222325;
+  for (const int32_t token : run) hash = (hash ^ static_cast<uint32_t>(token)) * 0x100000001B3;
+  return hash;
+}
+
+}  // namespace
+
+void MatchIndex::Link(Chain& chain) {
+  int32_t earlier = -1;
+  const auto run = static_cast<size_t>(chain.run);
+  if (tokens_.size() >= run) {
+    const auto [entry, is_new] = chain.last.try_emplace(RunHash(std::span(tokens_).last(run)), size() - 1);
+    if (!is_new) earlier = std::exchange(entry->second, size() - 1);
+  }
+  chain.before.push_back(earlier);
+}
+
+void MatchIndex::Append(int32_t token) {
+  tokens_.push_back(token);
+  Link(longer_);
+  Link(shorter_);
+}
+
+void MatchIndex::AppendBreak() {
+  if (tokens_.empty() || tokens_.back() == kBreak) return;
+  tokens_.push_back(kBreak);
+  longer_.before.push_back(-1);
+  shorter_.before.push_back(-1);
+}
+
+void MatchIndex::Search(const Chain& chain, std::span<const int32_t> text, Match& best) const {
+  const auto run = static_cast<size_t>(chain.run);
+  if (text.size() < run) return;
+  const auto entry = chain.last.find(RunHash(text.last(run)));
+  if (entry == chain.last.end()) return;
+  int32_t place = entry->second;
+  for (int i = 0; i < kMaxChain && place >= 0; ++i, place = chain.before[static_cast<size_t>(place)]) {
+    if (place + 1 >= size() || tokens_[static_cast<size_t>(place) + 1] == kBreak) continue;  // nothing follows
+    const int most = std::min({kMaxLength, place + 1, static_cast<int>(text.size())});
+    int length = 0;
+    while (length < most && tokens_[static_cast<size_t>(place - length)] == text[text.size() - 1 -
+                                                                                  static_cast<size_t>(length)]) {
+      ++length;
+    }
+    if (length >= 2 && length > best.length) best = {place + 1, length};
+  }
+}
+
+MatchIndex::Match MatchIndex::Find(std::span<const int32_t> text) const {
+  Match best;
+  Search(longer_, text, best);
+  if (best.length == 0) Search(shorter_, text, best);
+  return best;
+}
+
+void MatchIndex::Clear() {
+  tokens_.clear();
+  for (Chain* chain : {&longer_, &shorter_}) {
+    chain->last.clear();
+    chain->before.clear();
+  }
+}
+
+void MatchIndex::Erase() {
+  volatile int32_t* token = tokens_.data();
+  for (size_t i = 0; i < tokens_.size(); ++i) token[i] = 0;
+  Clear();
+}
+
+}  // namespace surety::spec

@@ -1,0 +1,53 @@
+// Finds where the latest tokens of a text occurred before: the match finder of an LZ77 compressor over token ids, with
+// two hash chains, one for runs of four tokens and one for runs of two.
+//
+// Threads: one. Owns: the tokens and the chains; 12 bytes a token and two hash entries for each distinct run.
+// Invariant: Find looks at no more than kMaxChain earlier places for each run length, whatever the text is.
+// Source: Ziv and Lempel 1977; prompt lookup decoding (Saxena 2023) is its use for drafting.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+namespace surety::spec {
+
+class MatchIndex {
+ public:
+  static constexpr int kMaxChain = 32;
+  static constexpr int kMaxLength = 64;  // longer matches count as this long
+
+  struct Match {
+    int next = -1;    // the place in tokens() of what followed; -1: no match
+    int length = 0;   // how many tokens before it equal the end of the asked text
+  };
+
+  void Append(int32_t token);
+  // What is appended next has nothing to do with what is there.
+  void AppendBreak();
+  // The longest run at the end of `text` (two tokens or more) that stands in the index with something after it; of
+  // equally long ones the latest.
+  Match Find(std::span<const int32_t> text) const;
+
+  std::span<const int32_t> tokens() const { return tokens_; }
+  int size() const { return static_cast<int>(tokens_.size()); }
+  void Clear();
+  // Clear, with zero bytes in place of the tokens.
+  void Erase();
+
+ private:
+  static constexpr int32_t kBreak = -1;
+  struct Chain {
+    int run = 0;
+    std::unordered_map<uint64_t, int32_t> last;  // hash of a run -> the place of its last token, the latest of its kind
+    std::vector<int32_t> before;                 // by place: the next earlier one with the same hash, or -1
+  };
+  void Link(Chain& chain);
+  void Search(const Chain& chain, std::span<const int32_t> text, Match& best) const;
+
+  std::vector<int32_t> tokens_;
+  Chain longer_{4, {}, {}}, shorter_{2, {}, {}};
+};
+
+}  // namespace surety::spec
