@@ -53,6 +53,7 @@ class ChatCommand final : public Command {
     flags.Add("--first", first_, "a first question, asked before yours");
     model_.Declare(flags);
     kv_.Declare(flags);
+    speculation_.Declare(flags);
     sampling_.Declare(flags);
     flags.Group("Output");
     flags.Add("--json", json_, "without a terminal: one JSON object instead of text");
@@ -66,7 +67,7 @@ class ChatCommand final : public Command {
       if (const Status status = ReadOneQuestion(question); !status.ok()) return ReportFailure(status);
     }
     if (const Status status = CheckFlags(); !status.ok()) return ReportUsage(status);
-    auto opened = OpenEngine(model_, kv_, /*max_rows=*/512);
+    auto opened = OpenEngine(model_, kv_, speculation_, /*max_rows=*/512);
     if (!opened) return ReportFailure(opened.error());
     opened_ = &*opened;
     if (opened->model.local->chat_template() == nullptr) {
@@ -85,6 +86,7 @@ class ChatCommand final : public Command {
  private:
   Status CheckFlags() const {
     SURETY_RETURN_IF_ERROR(kv_.Validate());
+    SURETY_RETURN_IF_ERROR(speculation_.Validate());
     SURETY_RETURN_IF_ERROR(sampling_.Validate());
     return model_.Apply();
   }
@@ -277,6 +279,7 @@ class ChatCommand final : public Command {
 
   void PrintStats() {
     const engine::EngineCounters& counters = opened_->engine->counters();
+    const engine::SpeculationCounters& drafts = opened_->engine->speculation();
     const auto rate = [](int64_t rows, int64_t nanos) {
       return nanos > 0 ? static_cast<double>(rows) * 1e9 / static_cast<double>(nanos) : 0.0;
     };
@@ -284,7 +287,11 @@ class ChatCommand final : public Command {
     Print("{} turns; {} prompt tokens, {} of them from the cache; {} answer tokens\n", turns_, prompt_tokens_,
                cached_tokens_, output_tokens_);
     Print("prefill {:.1f} tok/s, decode {:.1f} tok/s over all turns\n",
-               rate(counters.prefill_rows, counters.prefill_nanos), rate(counters.decode_rows, counters.decode_nanos));
+               rate(counters.prefill_rows, counters.prefill_nanos),
+               rate(counters.decode_rows - drafts.draft_tokens() + drafts.accepted_tokens(), counters.decode_nanos));
+    if (drafts.draft_tokens() > 0) {
+      Print("drafts: {} of {} tokens held\n", drafts.accepted_tokens(), drafts.draft_tokens());
+    }
     Print("KV: {} of {} pages, {}; weights {}; peak memory {}\n", pages.n_used(), pages.n_pages(),
                HumanBytes(opened_->engine->kv_bytes()), HumanBytes(opened_->model.local->model().weight_bytes()),
                HumanBytes(PeakResidentBytes()));
@@ -299,6 +306,7 @@ class ChatCommand final : public Command {
 
   ModelFlags model_;
   KvFlags kv_;
+  SpeculationFlags speculation_;
   SamplingFlags sampling_;
   std::optional<std::string> system_, first_;
   bool json_ = false;

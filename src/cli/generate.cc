@@ -62,7 +62,10 @@ Result<Answer> Generate(engine::Engine& engine, const api::GenerationRequest& re
   answer.total_seconds = NanosToSeconds(clock.NowNanos() - start);
   const engine::EngineCounters& after = engine.counters();
   answer.prefill_tok_per_s = Rate(after.prefill_rows - before.prefill_rows, after.prefill_nanos - before.prefill_nanos);
-  answer.decode_tok_per_s = Rate(after.decode_rows - before.decode_rows, after.decode_nanos - before.decode_nanos);
+  // Rows of drafts that did not hold were no tokens.
+  const int64_t n_dropped = answer.usage.draft_tokens - answer.usage.accepted_tokens;
+  answer.decode_tok_per_s =
+      Rate(after.decode_rows - before.decode_rows - n_dropped, after.decode_nanos - before.decode_nanos);
   return answer;
 }
 
@@ -72,6 +75,9 @@ std::string TimingLine(const Answer& answer) {
   line += fmt::format(", prefill {:.1f} tok/s, first token {}; answer {} tokens", answer.prefill_tok_per_s,
                       HumanSeconds(answer.ttft_seconds), answer.usage.output_tokens);
   if (answer.decode_tok_per_s > 0) line += fmt::format(", decode {:.1f} tok/s", answer.decode_tok_per_s);
+  if (answer.usage.draft_tokens > 0) {
+    line += fmt::format(", drafts {}/{} held", answer.usage.accepted_tokens, answer.usage.draft_tokens);
+  }
   line += fmt::format(" ({})", NameOf(answer.finish));
   return line;
 }
@@ -95,6 +101,8 @@ void DescribeAnswer(const Answer& answer, boost::json::object& out) {
   out["prompt_tokens"] = answer.usage.prompt_tokens;
   out["cached_tokens"] = answer.usage.cached_tokens;
   out["output_tokens"] = answer.usage.output_tokens;
+  out["draft_tokens"] = answer.usage.draft_tokens;
+  out["accepted_tokens"] = answer.usage.accepted_tokens;
   out["ttft_seconds"] = Rounded(answer.ttft_seconds);
   out["total_seconds"] = Rounded(answer.total_seconds);
   out["prefill_tok_per_s"] = Rounded(answer.prefill_tok_per_s);

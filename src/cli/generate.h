@@ -35,8 +35,8 @@ Result<Answer> Generate(engine::Engine& engine, const api::GenerationRequest& re
 // "prompt 31 tokens (12 cached)  prefill 210.3 tok/s  first token 0.15 s  answer 64 tokens  decode 30.1 tok/s ..."
 std::string TimingLine(const Answer& answer);
 
-// Fields: text, token_ids, finish_reason, stop_text, prompt_tokens, cached_tokens, output_tokens, ttft_seconds,
-// total_seconds, prefill_tok_per_s, decode_tok_per_s.
+// Fields: text, token_ids, finish_reason, stop_text, prompt_tokens, cached_tokens, output_tokens, draft_tokens,
+// accepted_tokens, ttft_seconds, total_seconds, prefill_tok_per_s, decode_tok_per_s.
 void DescribeAnswer(const Answer& answer, boost::json::object& out);
 
 }  // namespace surety::cli

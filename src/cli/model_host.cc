@@ -14,7 +14,8 @@ namespace surety::cli {
 int64_t ModelHost::KvBytesFor(const engine::LocalModel& model) const {
   if (options_.kv_memory_bytes > 0) return options_.kv_memory_bytes;
   const engine::EngineOptions& e = options_.backend.engine;
-  const KvLayout layout = model.config().KvLayoutFor(e.kv_type, e.page_tokens);
+  KvLayout layout = model.config().KvLayoutFor(e.kv_type, e.page_tokens);
+  if (model.draft() != nullptr) layout = engine::DraftModel::LayoutWith(model, *model.draft(), layout);
   const int64_t context = std::min(e.context_tokens, model.config().max_context);
   const int64_t one = (context + e.page_tokens - 1) / e.page_tokens * layout.PageStrideBytes();
   // Room for the prefix cache beside what runs.
@@ -33,7 +34,9 @@ Status ModelHost::CheckBudget(int64_t needed, const std::string& name) const {
 }
 
 Result<std::unique_ptr<api::Backend>> ModelHost::Open(OpenedModel opened, const std::string& name) {
-  const int64_t weights = opened.local->model().weight_bytes();
+  const engine::LocalModel* draft = opened.local->draft();
+  const int64_t weights =
+      opened.local->model().weight_bytes() + (draft == nullptr ? 0 : draft->model().weight_bytes());
   if (opened.local->config().encoder) {
     SURETY_RETURN_IF_ERROR(CheckBudget(weights, name));
     SURETY_ASSIGN_OR_RETURN(auto backend, engine::MakeEmbeddingBackend(std::move(opened.local), name, ""));
@@ -50,12 +53,13 @@ Result<std::unique_ptr<api::Backend>> ModelHost::Open(OpenedModel opened, const 
   return backend;
 }
 
-Result<boost::json::object> ModelHost::Load(const std::string& model, const std::string& name) {
+Result<boost::json::object> ModelHost::Load(const std::string& model, const std::string& name,
+                                            const std::string& draft_model) {
   const std::lock_guard lock(mutex_);
   ModelFlags flags;
   flags.model = model;
   flags.threads = options_.threads;
-  SURETY_ASSIGN_OR_RETURN(OpenedModel opened, OpenModel(flags));
+  SURETY_ASSIGN_OR_RETURN(OpenedModel opened, OpenModel(flags, draft_model));
   const std::string served_as = name.empty() ? ModelNameOf(opened.path) : name;
   if (bytes_.contains(served_as)) {
     return Error(Status(StatusCode::kAlreadyExists, "a model '" + served_as + "' is loaded already"));

@@ -32,7 +32,9 @@ class ModelHost {
       : options_(std::move(options)), models_(std::move(models)), metrics_(metrics) {}
 
   // Opens a model and makes it available as `name` (empty: the file's). What was loaded, for a report.
-  Result<boost::json::object> Load(const std::string& model, const std::string& name);
+  // `draft_model`: one that drafts for it; empty: none.
+  Result<boost::json::object> Load(const std::string& model, const std::string& name,
+                                   const std::string& draft_model = "");
   Result<boost::json::object> Unload(const std::string& name);
   // All models: no new requests; running ones end within the limit.
   void Drain(int64_t limit_ms);

@@ -22,6 +22,8 @@ namespace {
 
 namespace cpu = kernels::cpu;
 
+constexpr int kMaxDraft = 64;  // as engine::SpeculationOptions has it
+
 Status ForceInstructionSet(const std::string& name) {
   if (name.empty()) return OkStatus();
   std::string known;
@@ -75,7 +77,37 @@ Status KvFlags::Validate() const {
   return Type() ? OkStatus() : Type().error();
 }
 
-Result<OpenedModel> OpenModel(const ModelFlags& flags) {
+void SpeculationFlags::Declare(Flags& flags) {
+  flags.Group("Speculation");
+  flags.Add("--speculate", speculate,
+            "auto: verify drafts together where that saves time; lookup or model: with drafts of that kind alone; off: "
+            "one token a step");
+  flags.Add("--draft-model", draft_model, "a smaller model, by name or path, that drafts");
+  flags.Add("--draft-max", draft_max, "drafted tokens of a sequence in one step at most, 0 to 64");
+}
+
+Status SpeculationFlags::Validate() const {
+  if (speculate != "auto" && speculate != "lookup" && speculate != "model" && speculate != "off") {
+    return InvalidArgumentError(fmt::format("--speculate: '{}' is none of auto, lookup, model and off", speculate));
+  }
+  if (speculate == "model" && draft_model.empty()) {
+    return InvalidArgumentError("--speculate model: --draft-model says which");
+  }
+  if (draft_max < 0 || draft_max > kMaxDraft) {
+    return InvalidArgumentError(fmt::format("--draft-max: {} is not between 0 and {}", draft_max, kMaxDraft));
+  }
+  return OkStatus();
+}
+
+engine::SpeculationOptions SpeculationFlags::Options() const {
+  engine::SpeculationOptions options;
+  options.max_draft_tokens = speculate == "off" ? 0 : draft_max;
+  options.lookup = speculate != "model";
+  options.max_draft_rows = std::max(options.max_draft_rows, options.max_draft_tokens);  // room for one such draft
+  return options;
+}
+
+Result<OpenedModel> OpenModel(const ModelFlags& flags, const std::string& draft_model) {
   OpenedModel opened;
   SURETY_ASSIGN_OR_RETURN(opened.path, ResolveModel(flags.model));
   const int64_t start = Clock::Real().NowNanos();
@@ -87,6 +119,9 @@ Result<OpenedModel> OpenModel(const ModelFlags& flags) {
     };
     engine::LocalModelOptions options;
     options.path = opened.path;
+    if (!draft_model.empty()) {
+      SURETY_ASSIGN_OR_RETURN(options.draft_path, ResolveModel(draft_model));
+    }
     options.n_threads = flags.threads;
     SURETY_ASSIGN_OR_RETURN(opened.local, engine::LocalModel::Open(FileSystem::Real(), options, on_progress));
   }
@@ -95,9 +130,10 @@ Result<OpenedModel> OpenModel(const ModelFlags& flags) {
   return opened;
 }
 
-Result<OpenedEngine> OpenEngine(const ModelFlags& flags, const KvFlags& kv, int max_rows) {
+Result<OpenedEngine> OpenEngine(const ModelFlags& flags, const KvFlags& kv, const SpeculationFlags& speculation,
+                                int max_rows) {
   OpenedEngine opened;
-  SURETY_ASSIGN_OR_RETURN(opened.model, OpenModel(flags));
+  SURETY_ASSIGN_OR_RETURN(opened.model, OpenModel(flags, speculation.DraftModel()));
   if (opened.model.local->config().encoder) {
     return Error(FailedPreconditionError(
         fmt::format("{} is an encoder: it makes embeddings and writes no text; use surety embed", flags.model)));
@@ -107,6 +143,7 @@ Result<OpenedEngine> OpenEngine(const ModelFlags& flags, const KvFlags& kv, int 
   options.page_tokens = kv.page_tokens;
   options.kv_type = *kv.Type();
   options.max_rows = max_rows;
+  options.speculation = speculation.Options();
   const int64_t start = Clock::Real().NowNanos();
   SURETY_ASSIGN_OR_RETURN(opened.engine, engine::Engine::Make(*opened.model.local, options));
   opened.model.load_seconds += NanosToSeconds(Clock::Real().NowNanos() - start);

@@ -37,6 +37,20 @@ struct KvFlags {
   Status Validate() const;
 };
 
+// Drafts of tokens. They change when tokens come, never which.
+struct SpeculationFlags {
+  std::string speculate = "auto";
+  std::string draft_model;
+  int draft_max = engine::SpeculationOptions().max_draft_tokens;
+
+  void Declare(Flags& flags);
+  // Checks the values; the messages name the flags.
+  Status Validate() const;
+  engine::SpeculationOptions Options() const;
+  // The model that drafts, as flags name models; empty: none.
+  std::string DraftModel() const { return speculate == "auto" || speculate == "model" ? draft_model : ""; }
+};
+
 struct OpenedModel {
   std::unique_ptr<engine::LocalModel> local;
   std::string path;
@@ -49,8 +63,10 @@ struct OpenedEngine {
   std::unique_ptr<engine::Engine> engine;
 };
 
-Result<OpenedModel> OpenModel(const ModelFlags& flags);
-Result<OpenedEngine> OpenEngine(const ModelFlags& flags, const KvFlags& kv, int max_rows);
+// `draft_model`: one that drafts for it; empty: none.
+Result<OpenedModel> OpenModel(const ModelFlags& flags, const std::string& draft_model = "");
+Result<OpenedEngine> OpenEngine(const ModelFlags& flags, const KvFlags& kv, const SpeculationFlags& speculation,
+                                int max_rows);
 
 // The last part of a path, without ".gguf": what a report calls the model.
 std::string ModelNameOf(const std::string& path);

@@ -36,6 +36,7 @@ class RunCommand final : public Command {
     flags.Add("--raw", raw_, "the prompt as it is, without the model's chat template");
     model_.Declare(flags);
     kv_.Declare(flags);
+    speculation_.Declare(flags);
     sampling_.Declare(flags);
     flags.Group("Output");
     flags.Add("--logprobs", logprobs_, "with --json: log-probabilities of each token and the N best others");
@@ -52,7 +53,7 @@ class RunCommand final : public Command {
       prompt_ = *std::move(read);
     }
     if (const Status status = CheckFlags(); !status.ok()) return ReportUsage(status);
-    auto opened = OpenEngine(model_, kv_, /*max_rows=*/512);
+    auto opened = OpenEngine(model_, kv_, speculation_, /*max_rows=*/512);
     if (!opened) return ReportFailure(opened.error());
     auto request = MakeRequest(*opened->model.local);
     if (!request) return ReportFlagFault(request.error());
@@ -69,6 +70,7 @@ class RunCommand final : public Command {
       return InvalidArgumentError(fmt::format("--logprobs: {} is not a number from 0 up", *logprobs_));
     }
     SURETY_RETURN_IF_ERROR(kv_.Validate());
+    SURETY_RETURN_IF_ERROR(speculation_.Validate());
     SURETY_RETURN_IF_ERROR(sampling_.Validate());
     return model_.Apply();
   }
@@ -130,6 +132,7 @@ class RunCommand final : public Command {
 
   ModelFlags model_;
   KvFlags kv_;
+  SpeculationFlags speculation_;
   SamplingFlags sampling_;
   std::optional<std::string> prompt_, system_;
   std::optional<int> logprobs_;

@@ -43,6 +43,7 @@ void ServeFlags::Declare(Flags& flags) {
   flags.Add("-t,--threads", threads, "processors to use; 0: all of them");
   flags.Add("--isa", isa, "force an instruction set (sse4, avx2, avx512, ...); default: the best one here");
   kv.Declare(flags);
+  speculation.Declare(flags);
   flags.Group("Scheduling");
   flags.Add("--parallel", parallel, "sequences that run together; further requests wait");
   flags.Add("--queue", queue, "requests that may wait; more are refused with 429");
@@ -50,7 +51,7 @@ void ServeFlags::Declare(Flags& flags) {
   flags.Add("--max-wait", max_wait_s, "seconds; a request whose predicted wait is longer is refused; 0: any");
   flags.Add("--chunk", chunk, "prompt tokens of one step at most");
   flags.Add("--itl-target", itl_target_ms,
-            "milliseconds between two tokens of a stream while prompts are read; 0: 1.7 times the time without them");
+            "milliseconds between two tokens of a stream while prompts are read; 0: 1.5 times the time without them");
   flags.Add("--tenant-weight", tenant_weights, "TENANT=WEIGHT: a tenant's share of the work; 1 unless given");
   flags.Group("Prefix cache");
   flags.Add("--kv-memory", kv_memory_mb, "MiB of KV for each model; 0: from --ctx and --parallel");
@@ -82,6 +83,7 @@ void ServeFlags::Declare(Flags& flags) {
 
 Status ServeFlags::Validate() const {
   SURETY_RETURN_IF_ERROR(kv.Validate());
+  SURETY_RETURN_IF_ERROR(speculation.Validate());
   SURETY_RETURN_IF_ERROR(trace.Validate());
   ModelFlags model;
   model.threads = threads;
@@ -151,6 +153,7 @@ Result<HostOptions> ServeFlags::MakeHostOptions() const {
   e.max_sequences = parallel;
   e.max_rows = chunk;
   e.itl_target_ms = itl_target_ms;
+  e.speculation = speculation.Options();
   e.host_cache_bytes = host_cache_mb * kMiB;
   e.disk_cache_folder = disk_cache;
   e.disk_cache_bytes = disk_cache_mb * kMiB;

@@ -26,6 +26,7 @@ struct ServeFlags {
   int threads = 0;
   std::string isa;
   KvFlags kv;
+  SpeculationFlags speculation;
 
   int parallel = 16, queue = 256, tenant_queue = 0, chunk = 512, itl_target_ms = 0;
   double max_wait_s = 60;

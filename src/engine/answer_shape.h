@@ -54,6 +54,8 @@ class ShapedAnswer {
   // Minus infinity for every token that may not follow. The reason if none may.
   Status Mask(std::span<float> logits);
   void Accept(int32_t token);
+  // What must come next whatever the answer is, at most `limit` bytes; empty where there is a choice.
+  std::string ForcedBytes(size_t limit) const { return matcher_ ? matcher_->ForcedBytes(limit) : std::string(); }
   // What a control token adds to the text; empty for most.
   std::string_view MarkerText(const model::Tokenizer& tokenizer, int32_t token) const;
   // Reads tool calls out of a piece of text.

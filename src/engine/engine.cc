@@ -20,13 +20,6 @@ namespace {
 
 constexpr int kLoggedSteps = 4096;
 
-std::vector<int32_t> EndIds(const model::Tokenizer& tokenizer) {
-  std::vector<int32_t> ids;
-  if (tokenizer.spec().eos >= 0) ids.push_back(tokenizer.spec().eos);
-  ids.insert(ids.end(), tokenizer.spec().end_of_turn.begin(), tokenizer.spec().end_of_turn.end());
-  return ids;
-}
-
 SchedulerOptions SchedulerOptionsOf(const EngineOptions& options) {
   SchedulerOptions result;
   result.max_sequences = options.max_sequences;
@@ -39,11 +32,14 @@ SchedulerOptions SchedulerOptionsOf(const EngineOptions& options) {
 }
 
 Sha256Digest DigestOf(const LocalModel& model, const EngineOptions& options) {
+  // The draft's keys and values lie beside the target's, so it is a part of what computed a page.
+  const std::string draft = model.draft() == nullptr ? std::string() : "\ndraft " + model.draft()->source().path();
   const std::string text = options.model_digest.empty()
                                ? model.source().path() + "\n" + std::to_string(model.source().file_bytes()) + "\n" +
                                      model.config().architecture + "\n" + std::to_string(model.config().n_layers)
                                : options.model_digest;
-  return Sha256Of(std::as_bytes(std::span(text)));
+  const std::string both = text + draft;
+  return Sha256Of(std::as_bytes(std::span(both)));
 }
 
 // Attended tokens whose scores and values cost as many multiply-adds as one row of the weight matrices.
@@ -62,13 +58,14 @@ void TakeText(ToolCallText piece, api::Event& event) {
 class EngineImpl final : public Engine {
  public:
   EngineImpl(LocalModel& model, const EngineOptions& options, Clock& clock, std::unique_ptr<kv::PagePool> pool,
-             std::unique_ptr<StepExecutor> executor, std::unique_ptr<PageKeeper> keeper, kv::ScopeSecret secret)
+             std::unique_ptr<StepExecutor> executor, std::unique_ptr<PageKeeper> keeper, kv::ScopeSecret secret,
+             std::unique_ptr<DraftModel> draft_model)
       : model_(model), options_(options), clock_(clock), pool_(std::move(pool)), executor_(std::move(executor)),
         keeper_(std::move(keeper)), secret_(std::move(secret)), digest_(DigestOf(model, options)),
         scheduler_(SchedulerOptionsOf(options), *pool_, *keeper_, AttendedPerRow(model.model())),
         shapes_(model.tokenizer(), model.chat_template() != nullptr ? model.source().chat_template() : std::string()),
         picker_(model.executor(), model.tokenizer().vocab_size(), EndIds(model.tokenizer())),
-        speculator_(options.speculation) {
+        speculator_(options.speculation, model.tokenizer(), std::move(draft_model)) {
     plan_.Reserve(options.max_sequences, options.max_rows);
   }
 
@@ -242,6 +239,7 @@ Status EngineImpl::Step(std::vector<api::Event>& events) {
   const int64_t start = clock_.NowNanos();
   EndExpired(start, events);
   speculator_.Plan(scheduler_.running(), keeper_->cache(), start);
+  const int64_t drafted = clock_.NowNanos();
   scheduler_.Plan(plan_, start);
   if (plan_.empty()) return OkStatus();
   const int64_t plan_end = clock_.NowNanos();
@@ -269,10 +267,10 @@ Status EngineImpl::Step(std::vector<api::Event>& events) {
   }
   picker_.Pick(jobs_);
   const int64_t now = clock_.NowNanos();
-  scheduler_.Observe(plan_, now - start);
+  scheduler_.Observe(plan_, now - drafted);
   Count(now - start);
   for (PickJob& job : jobs_) Commit(job, now, events);
-  if (plan_.n_rows() == plan_.n_decode_rows) speculator_.NoteStep(plan_.n_rows(), plan_.n_decodes, now - start);
+  if (plan_.n_rows() == plan_.n_decode_rows) speculator_.NoteStep(plan_.n_rows(), plan_.n_decodes, now - drafted);
   Log(start, plan_end, computed, now, n_running);
   return OkStatus();
 }
@@ -376,7 +374,7 @@ bool EngineImpl::CommitToken(PickJob& job, size_t i, int64_t now, std::vector<ap
   }
   sequence.last_token_ns = now;
   sequence.tokens.push_back(token);
-  Speculator::Observe(sequence, token);
+  speculator_.Observe(sequence, token);
   ++counters_.output_tokens;
   event.tokens.push_back(token);
   if (sequence.state->request().n_logprobs >= 0) event.logprobs.push_back(std::move(job.logprobs[i]));
@@ -564,13 +562,19 @@ Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOpti
   EngineOptions in_force = options;
   in_force.context_tokens = std::min(options.context_tokens, model.config().max_context);
   in_force.max_prompt_logprob_rows = std::min(options.max_prompt_logprob_rows, options.max_rows);
-  const KvLayout layout = model.config().KvLayoutFor(options.kv_type, options.page_tokens);
+  KvLayout layout = model.config().KvLayoutFor(options.kv_type, options.page_tokens);
+  if (model.draft() != nullptr) layout = DraftModel::LayoutWith(model, *model.draft(), layout);
   SURETY_RETURN_IF_ERROR(layout.Validate());
   SURETY_ASSIGN_OR_RETURN(const int n_pages, PagesFor(in_force, layout));
   SURETY_ASSIGN_OR_RETURN(auto pool, kv::PagePool::Make(layout, n_pages));
   SURETY_RETURN_IF_ERROR(model.model().Reserve(options.max_rows, in_force.context_tokens));
   SURETY_ASSIGN_OR_RETURN(auto executor, MakeModelExecutor(model.model(), pool->view(), in_force.max_logit_rows(),
                                                            options.max_rows));
+  std::unique_ptr<DraftModel> draft_model;
+  if (model.draft() != nullptr) {
+    SURETY_ASSIGN_OR_RETURN(draft_model, DraftModel::Make(model, *model.draft(), *pool, options.max_sequences,
+                                                          in_force.context_tokens));
+  }
   SURETY_ASSIGN_OR_RETURN(kv::ScopeSecret secret, kv::ScopeSecret::Random());
   PageKeeperOptions keeper_options;
   keeper_options.policy = options.cache_policy;
@@ -579,7 +583,7 @@ Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOpti
   keeper_options.disk_bytes = options.disk_cache_bytes;
   SURETY_ASSIGN_OR_RETURN(auto keeper, PageKeeper::Make(*pool, clock, keeper_options));
   return std::make_unique<EngineImpl>(model, in_force, clock, std::move(pool), std::move(executor), std::move(keeper),
-                                      std::move(secret));
+                                      std::move(secret), std::move(draft_model));
 }
 
 }  // namespace surety::engine

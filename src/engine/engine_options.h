@@ -34,7 +34,7 @@ struct EngineOptions {
   std::string model_digest = {};          // SHA-256 of the weights, hex; empty: from the file's name and size
 
   int max_logit_rows() const {
-    return max_sequences + max_prompt_logprob_rows + (speculation.enabled() ? speculation.max_draft_rows : 0);
+    return max_sequences + max_prompt_logprob_rows + speculation.draft_rows();
   }
   Status Validate() const;
 };

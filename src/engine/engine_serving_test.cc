@@ -291,7 +291,7 @@ TEST_F(EngineServingTest, EachPromptTokenIsCountedOnceAsCachedOrComputed) {
   // did not hold.
   const SpeculationCounters& s = engine->speculation();
   EXPECT_EQ(c.prefill_rows + c.decode_rows, c.prompt_tokens_computed + (output_tokens - 40) + c.rows_recomputed +
-                                                s.draft_tokens - s.accepted_tokens);
+                                                s.draft_tokens() - s.accepted_tokens());
 }
 
 TEST_F(EngineServingTest, EqualPromptsAtTheSameTimeAreComputedOnce) {

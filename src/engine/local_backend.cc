@@ -338,6 +338,8 @@ boost::json::object LocalBackend::DebugState() const {
     state["prompt_tokens_computed"] = c.prompt_tokens_computed;
     state["rows_recomputed"] = c.rows_recomputed;
     state["output_tokens"] = c.output_tokens;
+    state["draft_tokens"] = self->engine_->speculation().draft_tokens();
+    state["accepted_tokens"] = self->engine_->speculation().accepted_tokens();
     state["preemptions"] = c.preemptions;
     state["pages_swapped"] = c.pages_swapped;
     state["pages_left_to_recompute"] = c.pages_left_to_recompute;

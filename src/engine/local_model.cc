@@ -31,11 +31,20 @@ Result<std::unique_ptr<LocalModel>> LocalModel::Open(FileSystem& files, const Lo
       }
     }
   }
-  SURETY_ASSIGN_OR_RETURN(local->executor_, TryMakeThreadPool({.n_workers = options.n_threads}));
+  local->executor_ = options.executor;
+  if (local->executor_ == nullptr) {
+    SURETY_ASSIGN_OR_RETURN(local->executor_, TryMakeThreadPool({.n_workers = options.n_threads}));
+  }
   local->ops_ = kernels::cpu::MakeCpuOps(*local->executor_, &local->warning_);
   SURETY_ASSIGN_OR_RETURN(local->model_, model::Model::Load(*local->source_, *local->ops_, progress));
   local->source_->ReleaseAll();
   ReturnFreedMemory();  // what reading the file's metadata took
+  if (!options.draft_path.empty()) {
+    LocalModelOptions draft;
+    draft.path = options.draft_path;
+    draft.executor = local->executor_;
+    SURETY_ASSIGN_OR_RETURN(local->draft_, Open(files, draft, progress));
+  }
   return local;
 }
 

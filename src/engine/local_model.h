@@ -20,6 +20,8 @@ struct LocalModelOptions {
   std::string path;
   int n_threads = 0;      // 0: all usable processors
   bool with_tokenizer = true;
+  std::string draft_path = {};           // a smaller model that drafts for it; empty: none
+  std::shared_ptr<Executor> executor = {};  // shared with another model; null: its own, of n_threads
 };
 
 class LocalModel {
@@ -33,8 +35,10 @@ class LocalModel {
   const model::ChatTemplate* chat_template() const { return chat_template_.get(); }  // null if it has none
   const Status& chat_template_status() const { return chat_template_status_; }       // why it could not be parsed
   model::Model& model() { return *model_; }
+  const model::Model& model() const { return *model_; }
   kernels::Ops& ops() { return *ops_; }
   Executor& executor() { return *executor_; }
+  LocalModel* draft() const { return draft_.get(); }  // null: none
   const std::string& warning() const { return warning_; }  // e.g. an instruction set that failed its self-check
 
  private:
@@ -43,9 +47,10 @@ class LocalModel {
   std::unique_ptr<model::Tokenizer> tokenizer_;
   std::unique_ptr<model::ChatTemplate> chat_template_;
   Status chat_template_status_;
-  std::unique_ptr<Executor> executor_;
+  std::shared_ptr<Executor> executor_;
   std::unique_ptr<kernels::Ops> ops_;
   std::unique_ptr<model::Model> model_;
+  std::unique_ptr<LocalModel> draft_;
   std::string warning_;
 };
 

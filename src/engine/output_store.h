@@ -2,7 +2,8 @@
 //
 // The same rules as for cached KV: a scope is the verified one under which prefixes are shared, what is past the
 // scope's time to live is gone, forgetting overwrites. Each scope has two halves, of which the older one is dropped as
-// a whole when the younger one is full; a half whose oldest answer is past its time is dropped too.
+// a whole when the younger one is full; a half whose oldest answer is past its time is dropped too, also if nobody asks
+// for its scope: each call looks at a few other scopes.
 //
 // Threads: the engine thread. Owns: the texts, as token ids.
 #pragma once
@@ -25,6 +26,8 @@ struct OutputStoreOptions {
 class OutputStore {
  public:
   explicit OutputStore(const OutputStoreOptions& options) : options_(options) {}
+  OutputStore(const OutputStore&) = delete;
+  OutputStore& operator=(const OutputStore&) = delete;
 
   // `ttl_ns`: the scope's; 0: no limit.
   void Add(const kv::ScopeKey& scope, std::span<const int32_t> tokens, int64_t now_ns, int64_t ttl_ns);
@@ -34,6 +37,7 @@ class OutputStore {
   // Returns the bytes that were overwritten.
   int64_t Forget(const kv::ScopeSet& scopes);
   int n_scopes() const { return static_cast<int>(entries_.size()); }
+  int64_t n_tokens() const;  // that are kept, of all scopes
 
  private:
   struct Half {
@@ -43,14 +47,20 @@ class OutputStore {
   struct Entry {
     explicit Entry(const kv::ScopeKey& scope) : key(scope) {}
     kv::ScopeKey key;
+    int64_t ttl_ns = 0;  // as the last call had it
     Half young, old;
   };
-  static void DropExpired(Entry& entry, int64_t now_ns, int64_t ttl_ns);
+  using Entries = std::list<Entry>;
+  static void DropExpired(Entry& entry, int64_t now_ns);
   static int64_t Erase(Half& half);
+  void Touch(Entries::iterator entry);
+  Entries::iterator Remove(Entries::iterator entry);
+  void Sweep(int64_t now_ns);
 
   OutputStoreOptions options_;
-  std::list<Entry> entries_;  // the one used last in front
-  std::unordered_map<kv::ScopeKey, std::list<Entry>::iterator, kv::KeyHash> by_scope_;
+  Entries entries_;  // the one used last in front
+  std::unordered_map<kv::ScopeKey, Entries::iterator, kv::KeyHash> by_scope_;
+  Entries::iterator sweep_ = entries_.end();  // the entry that is looked at next
 };
 
 }  // namespace surety::engine

@@ -83,6 +83,7 @@ void PageKeeper::Attach(Sequence& sequence) {
   while (same < limit && kept.tokens[same] == sequence.tokens[same]) ++same;
   kept.pages.Truncate(static_cast<int>(same));
   sequence.pages = std::move(kept.pages);
+  if (!sequence.pages.pages().empty()) pool_.Renew(sequence.pages.pages().back());
   sequence.n_computed = static_cast<int>(same);
 }
 

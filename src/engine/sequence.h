@@ -9,6 +9,7 @@
 
 #include "api/request.h"
 #include "engine/answer_shape.h"
+#include "engine/draft_state.h"
 #include "engine/sampler.h"
 #include "engine/stop_matcher.h"
 #include "kv/host_store.h"
@@ -61,6 +62,9 @@ struct Sequence {
   int swapped_tokens = 0;        // n_computed when it was swapped
   std::vector<int32_t> draft;    // tokens that the next step verifies behind the one it computes anyway
   std::unique_ptr<spec::LookupDraft> lookup;  // null until it first decodes
+  ForcedDraft forced;
+  std::unique_ptr<DraftState> draft_state;    // null until a model first drafts for it
+  DraftMethod draft_method = DraftMethod::kLookup;  // who proposed `draft`
   int n_drafted = 0, n_accepted = 0;          // over all its steps
   TokenHistory history;
   model::IncrementalDecoder decoder;

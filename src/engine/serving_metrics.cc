@@ -33,12 +33,21 @@ void ServingMetrics::Histograms::Observe(double value) {
 }
 
 ServingMetrics::Counters ServingMetrics::MakeCounter(const std::string& name, const std::string& help,
-                                                     const observe::Labels& extra) {
+                                                     const observe::Labels& extra, const observe::Labels& own_extra) {
   if (registry_ == nullptr) return {};
   observe::Labels own = labels_, alias = alias_labels_;
   own.insert(extra.begin(), extra.end());
+  own.insert(own_extra.begin(), own_extra.end());
   alias.insert(extra.begin(), extra.end());
   return {&registry_->AddCounter("surety_" + name, help, own), &registry_->AddCounter("vllm:" + name, help, alias)};
+}
+
+ServingMetrics::Counters ServingMetrics::MakeOwnCounter(const std::string& name, const std::string& help,
+                                                        const observe::Labels& extra) {
+  if (registry_ == nullptr) return {};
+  observe::Labels own = labels_;
+  own.insert(extra.begin(), extra.end());
+  return {&registry_->AddCounter("surety_" + name, help, own), nullptr};
 }
 
 ServingMetrics::Gauges ServingMetrics::MakeGauge(const std::string& name, const std::string& help,
@@ -105,6 +114,50 @@ void ServingMetrics::MakeSeries(const EngineOptions& options, int n_pages) {
   MakeGauge("cache_config_info", "The KV cache's shape, as labels",
             {{"block_size", std::to_string(options.page_tokens)}, {"num_gpu_blocks", std::to_string(n_pages)}})
       .Set(1);
+  MakeSpeculation();
+}
+
+// Drafts are counted where a step verified them. vLLM's four names have no method, ours do.
+void ServingMetrics::MakeSpeculation() {
+  const auto make = [this](const std::string& method) {
+    const observe::Labels by = {{"method", method}};
+    SpeculationSeries series;
+    series.n_drafts = MakeCounter("spec_decode_num_drafts_total", "Drafts verified", {}, by);
+    series.draft_tokens = MakeCounter("spec_decode_num_draft_tokens_total", "Drafted tokens verified", {}, by);
+    series.accepted_tokens = MakeCounter("spec_decode_num_accepted_tokens_total", "Drafted tokens that held", {}, by);
+    for (size_t i = 0; i < series.accepted_at.size(); ++i) {
+      const std::string position = std::to_string(i);
+      series.drafted_at[i] = MakeOwnCounter("spec_decode_num_draft_tokens_per_pos_total",
+                                            "Drafted tokens verified, by place in the draft",
+                                            {{"position", position}, {"method", method}});
+      series.accepted_at[i] = MakeCounter("spec_decode_num_accepted_tokens_per_pos_total",
+                                          "Drafted tokens that held, by place in the draft",
+                                          {{"position", position}}, by);
+    }
+    return series;
+  };
+  for (size_t i = 0; i < speculation_.size(); ++i) {
+    speculation_[i] = make(std::string(NameOf(static_cast<DraftMethod>(i))));
+  }
+  decode_passes_ = MakeOwnCounter("spec_decode_passes_total",
+                                  "Times that a choice got tokens from a step; generation_tokens_total over it is the "
+                                  "tokens of a pass");
+  if (registry_ == nullptr) return;
+  saved_seconds_.own = &registry_->AddGauge(
+      "surety_spec_decode_saved_seconds", "Steps' time that drafts saved in sum, less what they cost; may shrink",
+      labels_);
+}
+
+void ServingMetrics::AddSpeculation(SpeculationSeries& series, const SpeculationCounters::Method& now,
+                                    const SpeculationCounters::Method& seen) {
+  const auto add = [](Counters& counter, int64_t n) { counter.Add(static_cast<double>(n)); };
+  add(series.n_drafts, now.n_drafts - seen.n_drafts);
+  add(series.draft_tokens, now.draft_tokens - seen.draft_tokens);
+  add(series.accepted_tokens, now.accepted_tokens - seen.accepted_tokens);
+  for (size_t i = 0; i < series.accepted_at.size(); ++i) {
+    add(series.drafted_at[i], now.drafted_at[i] - seen.drafted_at[i]);
+    add(series.accepted_at[i], now.accepted_at[i] - seen.accepted_at[i]);
+  }
 }
 
 void ServingMetrics::Refused(StatusCode reason) {
@@ -132,6 +185,13 @@ void ServingMetrics::AfterStep(const Engine& engine, int n_waiting, double kv_us
   add(preemptions_, now.preemptions - seen_.preemptions);
   if (now.n_steps > seen_.n_steps) iteration_tokens_.Observe(engine.last_plan().n_rows());
   seen_ = now;
+  const SpeculationCounters& drafts = engine.speculation();
+  for (size_t i = 0; i < speculation_.size(); ++i) {
+    AddSpeculation(speculation_[i], drafts.methods[i], seen_speculation_.methods[i]);
+  }
+  add(decode_passes_, drafts.passes - seen_speculation_.passes);
+  saved_seconds_.Set(drafts.saved_ns * 1e-9);
+  seen_speculation_ = drafts;
   running_.Set(static_cast<double>(engine.scheduler().running().size()));
   waiting_.Set(n_waiting);
   kv_usage_.Set(kv_usage);

@@ -5,6 +5,7 @@
 // Threads: the engine thread, but for the refusals. Owns: nothing; the registry owns the series.
 #pragma once
 
+#include <array>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -45,25 +46,39 @@ class ServingMetrics {
     observe::Histogram* alias = nullptr;
     void Observe(double value);
   };
+  // Of one method of drafting.
+  struct SpeculationSeries {
+    Counters n_drafts, draft_tokens, accepted_tokens;
+    std::array<Counters, SpeculationCounters::kPositions> drafted_at, accepted_at;
+  };
   struct Open {
     int64_t arrival_ns = 0;
     int n_open = 0;
     std::vector<int64_t> last_token_ns;   // by choice; 0: none yet
   };
-  Counters MakeCounter(const std::string& name, const std::string& help, const observe::Labels& extra = {});
+  // `own_extra`: labels that the alias does not have, which adds up what differs in them.
+  Counters MakeCounter(const std::string& name, const std::string& help, const observe::Labels& extra = {},
+                       const observe::Labels& own_extra = {});
+  Counters MakeOwnCounter(const std::string& name, const std::string& help, const observe::Labels& extra = {});
   Gauges MakeGauge(const std::string& name, const std::string& help, const observe::Labels& extra = {});
   Histograms MakeHistogram(const std::string& name, const std::string& help, const std::vector<double>& bounds);
   void MakeSeries(const EngineOptions& options, int n_pages);
+  void MakeSpeculation();
+  static void AddSpeculation(SpeculationSeries& series, const SpeculationCounters::Method& now,
+                             const SpeculationCounters::Method& seen);
 
   observe::Registry* registry_;
   observe::Labels labels_, alias_labels_;
   EngineCounters seen_;
+  SpeculationCounters seen_speculation_;
   std::unordered_map<api::RequestId, Open> open_;
 
   Counters prompt_tokens_, cached_, computed_, recomputed_, generation_tokens_, preemptions_, queries_, hits_;
   Counters finished_stop_, finished_length_, finished_cancelled_, finished_timeout_, finished_error_;
   Counters refused_load_, refused_draining_, refused_deadline_, refused_invalid_;
-  Gauges running_, waiting_, kv_usage_;
+  std::array<SpeculationSeries, kDraftMethods> speculation_;  // by DraftMethod
+  Counters decode_passes_;
+  Gauges running_, waiting_, kv_usage_, saved_seconds_;
   Histograms ttft_, itl_, tpot_, e2e_, queue_, prefill_, decode_, inference_, iteration_tokens_, request_prompt_,
       request_generation_;
 };

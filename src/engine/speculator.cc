@@ -10,6 +10,12 @@ namespace {
 
 // Drafts that hold less often than this in sum are not worth a row anywhere.
 constexpr double kLeastProbability = 0.02;
+// What looking up found is taken without asking a model if its first token holds at least this often.
+constexpr double kLikely = 0.5;
+// While a draft model does not pay, it is asked for one token this often, to see whether it has come to pay.
+constexpr int kStepsBetweenProbes = 64;
+constexpr int kMuchBehind = 64;
+constexpr size_t kMostForcedBytes = 128;
 
 }  // namespace
 
@@ -27,55 +33,170 @@ Status SpeculationOptions::Validate() const {
   return OkStatus();
 }
 
+Speculator::Speculator(const SpeculationOptions& options, const model::Tokenizer& tokenizer,
+                       std::unique_ptr<DraftModel> model)
+    : options_(options), tokenizer_(tokenizer), shared_(spec::LookupDraft::Prior()),
+      forced_({0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8}), store_(options.store), model_(std::move(model)) {}
+
 bool Speculator::MayDraft(const Sequence& sequence) const {
   return !sequence.prefilling() && sequence.tokens_left() > 1 && sequence.state->request().speculate;
 }
 
+std::span<const int32_t> Speculator::LookUp(Sequence& sequence, kv::PrefixCache& cache, int64_t now_ns) {
+  if (sequence.lookup == nullptr) {
+    sequence.lookup = std::make_unique<spec::LookupDraft>(shared_);
+    sequence.lookup->Read(sequence.state->prepared.prediction);
+    sequence.lookup->Read(sequence.tokens);
+  }
+  const spec::MatchIndex* store = nullptr;
+  if (const auto& scope = sequence.state->prepared.scope; scope.has_value() && options_.store.tokens_per_scope > 0) {
+    store = store_.Find(*scope, sequence.tokens, now_ns, cache.PolicyOf(scope->family()).ttl_ns);
+  }
+  const std::span<const int32_t> draft = sequence.lookup->Propose(store);
+  return draft.first(std::min(draft.size(), static_cast<size_t>(MostFor(sequence))));
+}
+
+int Speculator::MostFor(const Sequence& sequence) const {
+  return std::min({options_.max_draft_tokens, options_.max_draft_rows, sequence.tokens_left() - 1});
+}
+
+void Speculator::Offer(Sequence& sequence, DraftMethod method, std::span<const int32_t> draft,
+                       FunctionRef<double(int depth)> acceptance) {
+  if (draft.empty()) return;
+  if (offered_.size() < n_offered_ + 1) offered_.emplace_back();
+  Offered& offer = offered_[n_offered_];
+  offer.sequence = &sequence;
+  offer.method = method;
+  offer.tokens.assign(draft.begin(), draft.end());
+  offer.acceptance.clear();
+  offer.expected = 0;
+  double all = 1;
+  for (size_t i = 0; i < draft.size() && all > kLeastProbability; ++i) {
+    offer.acceptance.push_back(acceptance(static_cast<int>(i)));
+    all *= offer.acceptance.back();
+    offer.expected += all;
+  }
+  if (n_offered_ == 0 || offered_[n_offered_ - 1].sequence != &sequence) {
+    ++n_offered_;
+  } else if (offered_[n_offered_ - 1].expected < offer.expected) {
+    std::swap(offered_[n_offered_ - 1], offer);
+  }
+}
+
+// Where the text is forced, its tokens are free for the asking; which ones the target takes to spell it is up to it.
+// The last one may be a part of a longer one that goes on beyond what is forced.
+void Speculator::Force(Sequence& sequence) const {
+  sequence.forced = {};
+  if (!sequence.shaped.constrained()) return;
+  const std::string bytes = sequence.shaped.ForcedBytes(kMostForcedBytes);
+  if (bytes.size() < 2) return;
+  sequence.forced.tokens = tokenizer_.Encode(bytes, false);
+  if (sequence.forced.tokens.size() > static_cast<size_t>(MostFor(sequence))) {
+    sequence.forced.tokens.resize(static_cast<size_t>(MostFor(sequence)));
+  }
+}
+
+// How many tokens the draft model should make for each of `n_wishes` sequences whose drafts hold with mean probability
+// `mean`: the number with the most tokens in the time of all its own steps and of the one that verifies.
+int Speculator::BestDepth(int n_decoding, int n_wishes, double mean) const {
+  const double own_step = model_->cost().Of(n_wishes);
+  if (own_step <= 0) return 1;  // nothing is measured yet
+  int best = 0;
+  double best_rate = n_decoding / cost_.Of(n_decoding), tokens = n_decoding, all = 1;
+  for (int depth = 1; depth <= options_.max_draft_tokens && n_wishes * depth <= options_.max_draft_rows; ++depth) {
+    all *= mean;
+    tokens += n_wishes * all;
+    const double rate = tokens / (cost_.Of(n_decoding + n_wishes * depth) + depth * own_step);
+    if (rate <= best_rate) continue;
+    best_rate = rate;
+    best = depth;
+  }
+  return best;
+}
+
+// Asks the draft model where looking up found nothing likely.
+void Speculator::AskModel(int n_decoding, std::span<Sequence* const> asking) {
+  std::vector<DraftModel::Wish> wishes;
+  double mean = 0;
+  for (Sequence* sequence : asking) mean += model_->MeanAcceptance(*sequence) / static_cast<double>(asking.size());
+  const int n_asking = static_cast<int>(asking.size());
+  const bool always = options_.whatever_it_costs;
+  int depth = always ? std::min(options_.max_draft_tokens, options_.max_draft_rows / n_asking)
+                     : BestDepth(n_decoding, n_asking, mean);
+  if (depth == 0) {
+    if (++n_steps_unasked_ < kStepsBetweenProbes) return;
+    depth = 1;
+  }
+  n_steps_unasked_ = 0;
+  const double plain = cost_.Of(n_decoding);
+  // A token in a plain step takes its share of the step's time; a drafted one a row of the draft's and one of this.
+  const double row = model_->cost().Of(n_asking) / n_asking + cost_.Of(n_decoding + 1) - plain;
+  const double least = std::clamp(0.8 * row / (plain / n_decoding), 0.02, 0.9);
+  for (Sequence* sequence : asking) {
+    const int behind = model_->Behind(*sequence);
+    if (behind > kMuchBehind && !always) {  // worth reading only for an answer that is still long
+      const double gain = plain / n_decoding * std::max(0.0, mean - least) * std::min(sequence->tokens_left(), 256);
+      if (model_->cost().Of(1) > 0 && gain < model_->cost().Of(1) * 0.1 * behind) continue;
+    }
+    wishes.push_back({sequence, std::min(depth, MostFor(*sequence)), depth == 1 || always ? 0.0 : least});
+  }
+  const int64_t before = model_->spent_ns();
+  model_->Draft(wishes);
+  model_ns_in_step_ += model_->spent_ns() - before;
+  for (const DraftModel::Wish& wish : wishes) {
+    const DraftState* state = wish.sequence->draft_state.get();
+    if (state == nullptr) continue;
+    Offer(*wish.sequence, DraftMethod::kModel, state->proposal,
+          [state](int i) { return state->own.Of(state->classes[static_cast<size_t>(i)]); });
+  }
+}
+
 void Speculator::Plan(std::span<Sequence* const> running, kv::PrefixCache& cache, int64_t now_ns) {
-  if (!options_.enabled()) return;
-  acceptance_.resize(std::max(acceptance_.size(), running.size()));
-  std::vector<spec::DraftOffer> offers;
-  std::vector<std::pair<Sequence*, std::span<const int32_t>>> drafts;
+  if (!enabled()) return;
+  n_offered_ = 0;
+  model_ns_in_step_ = 0;
+  asking_.clear();
   int n_decoding = 0;
   for (Sequence* sequence : running) {
     sequence->draft.clear();
     if (sequence->prefilling()) continue;
     ++n_decoding;
     if (!MayDraft(*sequence)) continue;
-    if (sequence->lookup == nullptr) {
-      sequence->lookup = std::make_unique<spec::LookupDraft>(shared_);
-      sequence->lookup->Read(sequence->state->prepared.prediction);
-      sequence->lookup->Read(sequence->tokens);
+    Force(*sequence);
+    Offer(*sequence, DraftMethod::kForced, sequence->forced.tokens, [&](int i) { return forced_.Of(std::min(i, 7)); });
+    if (options_.lookup) {
+      const std::span<const int32_t> draft = LookUp(*sequence, cache, now_ns);
+      const bool likely = !draft.empty() && sequence->lookup->Acceptance(0) >= kLikely;
+      if (likely || model_ == nullptr) {
+        Offer(*sequence, DraftMethod::kLookup, draft, [&](int i) { return sequence->lookup->Acceptance(i); });
+        continue;
+      }
     }
-    const spec::MatchIndex* store = nullptr;
-    if (const auto& scope = sequence->state->prepared.scope; scope.has_value() && options_.store.tokens_per_scope > 0) {
-      store = store_.Find(*scope, sequence->tokens, now_ns, cache.PolicyOf(scope->family()).ttl_ns);
-    }
-    std::span<const int32_t> draft = sequence->lookup->Propose(store);
-    const int most = std::min({options_.max_draft_tokens, options_.max_draft_rows, sequence->tokens_left() - 1});
-    draft = draft.first(std::min(draft.size(), static_cast<size_t>(most)));
-    std::vector<double>& acceptance = acceptance_[drafts.size()];
-    acceptance.clear();
-    double all = 1;
-    for (size_t i = 0; i < draft.size() && all > kLeastProbability; ++i) {
-      acceptance.push_back(sequence->lookup->Acceptance(static_cast<int>(i)));
-      all *= acceptance.back();
-    }
-    if (acceptance.empty()) continue;
-    offers.push_back({acceptance, 0});
-    drafts.emplace_back(sequence, draft);
+    if (model_ != nullptr && sequence->forced.tokens.empty()) asking_.push_back(sequence);
   }
-  if (offers.empty()) return;
-  spec::ChooseDrafts(offers, n_decoding, n_decoding, options_.max_draft_rows,
-                     [this](int rows) { return cost_.Of(rows); });
-  for (size_t i = 0; i < offers.size(); ++i) {
-    const auto chosen = drafts[i].second.first(static_cast<size_t>(offers[i].n_chosen));
-    drafts[i].first->draft.assign(chosen.begin(), chosen.end());
+  if (cost_.Of(1) <= 0 && !options_.whatever_it_costs) return;  // no step to compare with has run yet
+  if (!asking_.empty()) AskModel(n_decoding, asking_);
+  if (n_offered_ == 0) return;
+  offers_.clear();
+  for (size_t i = 0; i < n_offered_; ++i) offers_.push_back({offered_[i].acceptance, 0});
+  spec::ChooseDrafts(offers_, n_decoding, n_decoding, options_.max_draft_rows,
+                     [this](int rows) { return options_.whatever_it_costs ? 1.0 : cost_.Of(rows); });
+  for (size_t i = 0; i < n_offered_; ++i) {
+    const auto chosen = offered_[i].tokens.begin() + offers_[i].n_chosen;
+    offered_[i].sequence->draft.assign(offered_[i].tokens.begin(), chosen);
+    offered_[i].sequence->draft_method = offered_[i].method;
   }
 }
 
 void Speculator::Observe(Sequence& sequence, int32_t token) {
+  ForcedDraft& forced = sequence.forced;
+  if (forced.n_right < forced.tokens.size()) {
+    const bool right = forced.tokens[forced.n_right] == token;
+    forced_.Note(std::min(static_cast<int>(forced.n_right), 7), right, spec::kSharedTrialWeight);
+    forced.n_right = right ? forced.n_right + 1 : forced.tokens.size();
+  }
   if (sequence.lookup != nullptr) sequence.lookup->Observe(token);
+  if (model_ != nullptr) model_->Observe(sequence, token);
 }
 
 void Speculator::NoteVerified(Sequence& sequence, int n_drafted, int n_kept) {
@@ -83,14 +204,15 @@ void Speculator::NoteVerified(Sequence& sequence, int n_drafted, int n_kept) {
   if (n_drafted == 0) return;
   sequence.n_drafted += n_drafted;
   sequence.n_accepted += n_kept;
-  ++counters_.n_drafts;
-  counters_.draft_tokens += n_drafted;
-  counters_.accepted_tokens += n_kept;
+  SpeculationCounters::Method& method = counters_.methods[static_cast<size_t>(sequence.draft_method)];
+  ++method.n_drafts;
+  method.draft_tokens += n_drafted;
+  method.accepted_tokens += n_kept;
   n_kept_in_step_ += n_kept;
   for (int i = 0; i < n_drafted; ++i) {
     const auto at = static_cast<size_t>(std::min(i, SpeculationCounters::kPositions - 1));
-    ++counters_.drafted_at[at];
-    if (i < n_kept) ++counters_.accepted_at[at];
+    ++method.drafted_at[at];
+    if (i < n_kept) ++method.accepted_at[at];
   }
 }
 
@@ -101,12 +223,14 @@ void Speculator::NoteStep(int n_rows, int n_sequences, int64_t nanos) {
     const double plain = cost_.Of(n_sequences);
     counters_.saved_ns += plain * n_kept_in_step_ / n_sequences - (static_cast<double>(nanos) - plain);
   }
+  counters_.saved_ns -= static_cast<double>(model_ns_in_step_);
+  model_ns_in_step_ = 0;
   n_kept_in_step_ = 0;
 }
 
 void Speculator::Keep(const Sequence& sequence, kv::PrefixCache& cache, int64_t now_ns) {
   const auto& scope = sequence.state->prepared.scope;
-  if (!options_.enabled() || !scope.has_value() || sequence.n_output() < 4) return;
+  if (!options_.lookup || !enabled() || !scope.has_value() || sequence.n_output() < 4) return;
   if (sequence.cursor.has_value() && cache.Forgotten(*sequence.cursor)) return;
   const kv::ScopePolicy& policy = cache.PolicyOf(scope->family());
   if (policy.zero_on_release) return;  // such a scope leaves nothing behind

@@ -6,6 +6,13 @@
 
 namespace surety::engine {
 
+std::vector<int32_t> EndIds(const model::Tokenizer& tokenizer) {
+  std::vector<int32_t> ids;
+  if (tokenizer.spec().eos >= 0) ids.push_back(tokenizer.spec().eos);
+  ids.insert(ids.end(), tokenizer.spec().end_of_turn.begin(), tokenizer.spec().end_of_turn.end());
+  return ids;
+}
+
 TokenPicker::TokenPicker(Executor& executor, int vocab_size, std::vector<int32_t> end_ids)
     : executor_(executor), end_ids_(std::move(end_ids)) {
   for (int i = 0; i < executor.n_workers(); ++i) samplers_.push_back(std::make_unique<Sampler>(vocab_size));

@@ -29,6 +29,9 @@ struct PickJob {
   std::vector<api::TokenLogprob> logprobs = {};  // one a token, where the request asks for them
 };
 
+// The model's own tokens that end an answer.
+std::vector<int32_t> EndIds(const model::Tokenizer& tokenizer);
+
 class TokenPicker {
  public:
   TokenPicker(Executor& executor, int vocab_size, std::vector<int32_t> end_ids);

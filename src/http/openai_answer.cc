@@ -61,16 +61,24 @@ void Collected::Add(const api::Event& event, bool include_stop_text) {
 
 void TotalUsage::Add(int choice, const api::Usage& usage) {
   output += usage.output_tokens;
+  drafted += usage.draft_tokens;
+  accepted += usage.accepted_tokens;
   if (choice != 0) return;
   prompt += usage.prompt_tokens;
   cached += usage.cached_tokens;
 }
 
-std::string UsageJson(const TotalUsage& usage) {
-  return "{\"prompt_tokens\":" + std::to_string(usage.prompt) + ",\"completion_tokens\":" +
-         std::to_string(usage.output) + ",\"total_tokens\":" + std::to_string(usage.prompt + usage.output) +
-         ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.cached) +
-         "},\"completion_tokens_details\":{\"reasoning_tokens\":0}}";
+std::string UsageJson(const TotalUsage& usage, bool prediction) {
+  std::string json = "{\"prompt_tokens\":" + std::to_string(usage.prompt) + ",\"completion_tokens\":" +
+                     std::to_string(usage.output) + ",\"total_tokens\":" +
+                     std::to_string(usage.prompt + usage.output) +
+                     ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.cached) +
+                     "},\"completion_tokens_details\":{\"reasoning_tokens\":0";
+  if (prediction) {
+    json += ",\"accepted_prediction_tokens\":" + std::to_string(usage.accepted) +
+            ",\"rejected_prediction_tokens\":" + std::to_string(usage.drafted - usage.accepted);
+  }
+  return json + "}}";
 }
 
 void Longest(const api::Timings& timings, api::Timings& longest) {
@@ -79,9 +87,14 @@ void Longest(const api::Timings& timings, api::Timings& longest) {
   longest.decode_ns = std::max(longest.decode_ns, timings.decode_ns);
 }
 
-std::string TimingsJson(const api::Timings& timings) {
-  return "{\"queue_ms\":" + Millis(timings.queue_ns) + ",\"prefill_ms\":" + Millis(timings.prefill_ns) +
-         ",\"decode_ms\":" + Millis(timings.decode_ns) + "}";
+std::string TimingsJson(const api::Timings& timings, const TotalUsage& usage) {
+  std::string json = "{\"queue_ms\":" + Millis(timings.queue_ns) + ",\"prefill_ms\":" + Millis(timings.prefill_ns) +
+                     ",\"decode_ms\":" + Millis(timings.decode_ns);
+  if (usage.drafted > 0) {
+    json += ",\"draft_n\":" + std::to_string(usage.drafted) + ",\"draft_n_accepted\":" +
+            std::to_string(usage.accepted);
+  }
+  return json + "}";
 }
 
 HeaderList TimingHeaders(const api::Timings& timings) {

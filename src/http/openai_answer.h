@@ -64,15 +64,17 @@ struct Collected {
   void Add(const api::Event& event, bool include_stop_text);
 };
 
-// Of a call: the prompt's tokens once for each part (those of its choice 0), the output's of every choice.
+// Of a call: the prompt's tokens once for each part (those of its choice 0), the output's and drafts of every choice.
 struct TotalUsage {
-  int64_t prompt = 0, cached = 0, output = 0;
+  int64_t prompt = 0, cached = 0, output = 0, drafted = 0, accepted = 0;
   void Add(int choice, const api::Usage& usage);
 };
-std::string UsageJson(const TotalUsage& usage);
+// `prediction`: the request gave one, so the usage says how many drafted tokens held.
+std::string UsageJson(const TotalUsage& usage, bool prediction = false);
 // The longest of each kind over the choices.
 void Longest(const api::Timings& timings, api::Timings& longest);
-std::string TimingsJson(const api::Timings& timings);
+// With llama-server's draft_n and draft_n_accepted where drafts were verified.
+std::string TimingsJson(const api::Timings& timings, const TotalUsage& usage);
 HeaderList TimingHeaders(const api::Timings& timings);
 
 // "stop", "length" or "tool_calls"; a time limit is "length".

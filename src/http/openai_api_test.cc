@@ -84,6 +84,44 @@ TEST(OpenAiApiTest, WithoutIncludeUsageNoChunkHasUsage) {
   EXPECT_EQ(rig.Post("/chat/completions", With(R"("stream":true)"))->body.find("usage"), std::string::npos);
 }
 
+TEST(OpenAiApiTest, UsageSaysWhatHeldWhereTheRequestGaveAPrediction) {
+  ApiRig rig;
+  const FakeBackend::Script script{Text("a"), Text("b", 1), End(FinishReason::kStop, 0, {10, 4, 9, 7, 5}),
+                                   End(FinishReason::kStop, 1, {10, 4, 3, 2, 0})};
+  rig.backend->scripts = {script, script, script};
+  const json::value plain = json::parse(R"({"reasoning_tokens":0})");
+  const json::value told = json::parse(
+      R"({"reasoning_tokens":0,"accepted_prediction_tokens":5,"rejected_prediction_tokens":4})");
+  EXPECT_EQ(rig.Post("/v1/chat/completions", With(R"("n":2)"))->Json().at("usage").at("completion_tokens_details"),
+            plain);
+  const std::string given = R"("n":2,"prediction":{"type":"content","content":"ab"})";
+  const json::object usage = rig.Post("/v1/chat/completions", With(given.c_str()))->Json().at("usage").as_object();
+  EXPECT_EQ(usage.at("completion_tokens_details"), told);
+  EXPECT_EQ(usage.at("completion_tokens"), 12);  // rejected ones are not in it
+  bool done;
+  const auto chunks = Chunks(rig.Post("/v1/chat/completions", With((given +
+      R"(,"stream":true,"stream_options":{"include_usage":true})").c_str()))->body, done);
+  EXPECT_EQ(chunks.back().at("usage"), json::value(usage));
+  EXPECT_EQ(rig.backend->requests[2].prediction, "ab");
+}
+
+TEST(OpenAiApiTest, TimingsHaveTheDraftsWhereThereWereAny) {
+  ApiRig rig;
+  const FakeBackend::Script drafted{Text("a"), End(FinishReason::kStop, 0, {10, 4, 9, 7, 5})};
+  rig.backend->scripts = {{Text("a"), End(FinishReason::kStop)}, drafted, drafted, drafted};
+  const json::value without = json::parse(R"({"queue_ms":1.000,"prefill_ms":2.000,"decode_ms":3.500})");
+  json::value with = without;
+  with.as_object()["draft_n"] = 7;
+  with.as_object()["draft_n_accepted"] = 5;
+  EXPECT_EQ(rig.Post("/v1/chat/completions", With(R"("timings":true)"))->Json().at("timings"), without);
+  EXPECT_EQ(rig.Post("/v1/chat/completions", With(R"("timings":true)"))->Json().at("timings"), with);
+  EXPECT_EQ(rig.Post("/v1/completions", R"({"prompt":"x","timings":true})")->Json().at("timings"), with);
+  bool done;
+  const auto chunks = Chunks(rig.Post("/v1/completions", R"({"prompt":"x","timings":true,"stream":true,
+      "stream_options":{"include_usage":true}})")->body, done);
+  EXPECT_EQ(chunks.back().at("timings"), with);
+}
+
 TEST(OpenAiApiTest, LogprobsShowTextAndTrueBytes) {
   ApiRig rig;
   rig.backend->scripts = {{Tokens("Hello", {{kHello, -0.5f, {{kHello, -0.5f}, {kHalf, -1.25f}}}}),
@@ -304,6 +342,8 @@ TEST(OpenAiApiTest, OpenApiDescribesEveryParameter) {
   EXPECT_EQ(temperature.at("maximum"), 2.0);
   EXPECT_EQ(temperature.at("default"), 1);
   EXPECT_EQ(chat.at("properties").at("top_p").at("exclusiveMinimum"), 0);
+  EXPECT_EQ(chat.at("properties").at("speculative.n_max").at("maximum"), 2147483647.0);  // a dot in the key
+  EXPECT_TRUE(chat.at("properties").at("prediction").at("properties").as_object().contains("content"));
   EXPECT_EQ(chat.at("properties").at("stream_options").at("properties").at("include_usage").at("type"),
             json::array({"boolean", "null"}));
   EXPECT_EQ(schema("/v1/embeddings").at("properties").at("encoding_format").at("enum"),

@@ -22,6 +22,7 @@ class ChatStream : public Answer {
         include_stop_text_(call.include_stop_text),
         logprobs_(call.output_logprobs),
         timings_wanted_(call.timings),
+        prediction_(call.prediction),
         choices_(static_cast<size_t>(call.n)) {}
 
   bool streams() const override { return true; }
@@ -50,8 +51,8 @@ class ChatStream : public Answer {
   std::string Finish() override {
     std::string out;
     if (include_usage_) {
-      out = begin_ + "],\"usage\":" + UsageJson(usage_);
-      if (timings_wanted_) out += ",\"timings\":" + TimingsJson(timings_);
+      out = begin_ + "],\"usage\":" + UsageJson(usage_, prediction_);
+      if (timings_wanted_) out += ",\"timings\":" + TimingsJson(timings_, usage_);
       out += "}\n\n";
     }
     out += kSseDone;
@@ -91,7 +92,7 @@ class ChatStream : public Answer {
 
   const AnswerHead head_;
   const std::string begin_, end_;  // of each chunk
-  const bool include_usage_, include_stop_text_, logprobs_, timings_wanted_;
+  const bool include_usage_, include_stop_text_, logprobs_, timings_wanted_, prediction_;
   std::vector<State> choices_;
   TotalUsage usage_;
   api::Timings timings_;
@@ -105,6 +106,7 @@ class ChatBody : public Answer {
         logprobs_(call.output_logprobs),
         prompt_logprobs_(call.prompt_logprobs),
         timings_wanted_(call.timings),
+        prediction_(call.prediction),
         choices_(static_cast<size_t>(call.n)) {}
 
   bool streams() const override { return false; }
@@ -122,9 +124,9 @@ class ChatBody : public Answer {
       if (i > 0) out += ',';
       AppendChoice(out, static_cast<int>(i), choices_[i]);
     }
-    out += "],\"usage\":" + UsageJson(usage_);
+    out += "],\"usage\":" + UsageJson(usage_, prediction_);
     if (prompt_logprobs_) out += ",\"prompt_logprobs\":" + PromptLogprobs();
-    if (timings_wanted_) out += ",\"timings\":" + TimingsJson(timings_);
+    if (timings_wanted_) out += ",\"timings\":" + TimingsJson(timings_, usage_);
     return out + "}";
   }
 
@@ -167,7 +169,7 @@ class ChatBody : public Answer {
   }
 
   const AnswerHead head_;
-  const bool include_stop_text_, logprobs_, prompt_logprobs_, timings_wanted_;
+  const bool include_stop_text_, logprobs_, prompt_logprobs_, timings_wanted_, prediction_;
   std::vector<Collected> choices_;
   TotalUsage usage_;
   api::Timings timings_;

@@ -196,7 +196,7 @@ class CompletionStream : public Answer {
     std::string out;
     if (options_.include_usage) {
       out = begin_ + "],\"usage\":" + UsageJson(usage_);
-      if (options_.timings) out += ",\"timings\":" + TimingsJson(timings_);
+      if (options_.timings) out += ",\"timings\":" + TimingsJson(timings_, usage_);
       out += "}\n\n";
     }
     out += kSseDone;
@@ -243,7 +243,7 @@ class CompletionBody : public Answer {
       }
     }
     out += "],\"usage\":" + UsageJson(usage_);
-    if (options_.timings) out += ",\"timings\":" + TimingsJson(timings_);
+    if (options_.timings) out += ",\"timings\":" + TimingsJson(timings_, usage_);
     return out + "}";
   }
 

@@ -14,6 +14,7 @@ namespace json = boost::json;
 constexpr size_t kMaxPrompts = 128;
 constexpr int kMaxAnswers = 1024;      // over all prompts of one request
 constexpr int kDefaultCompletion = 16; // tokens
+constexpr size_t kMaxPredictionBytes = 1 << 20;
 
 std::unexpected<ApiError> Missing(const char* name) {
   return BadField(name, std::string(name) + " is missing", "missing_required_parameter");
@@ -45,6 +46,23 @@ Parsed<void> MapConversation(const json::object& body, api::GenerationRequest& r
   request.messages = *std::move(mapped);
   request.has_messages = true;
   return MapTemplateValues(body, request);
+}
+
+Parsed<void> MapPrediction(const json::object& body, GenerationCall& call, api::GenerationRequest& request) {
+  const json::value* prediction = Member(body, "prediction");
+  if (prediction == nullptr) return {};
+  const json::value* content = Member(prediction->get_object(), "content");
+  if (Member(prediction->get_object(), "type") == nullptr) return Missing("prediction.type");
+  if (content == nullptr) return Missing("prediction.content");
+  auto text = MapContent(*content, "prediction.content");
+  if (!text) return std::unexpected(text.error());
+  if (text->size() > kMaxPredictionBytes) {
+    return BadField("prediction.content", "prediction.content has " + std::to_string(text->size()) +
+                                              " bytes, but must have at most 1048576");
+  }
+  request.prediction = *std::move(text);
+  call.prediction = true;
+  return {};
 }
 
 // One prompt of /v1/completions, a text or a list of ids.
@@ -139,6 +157,7 @@ Parsed<GenerationCall> MapChat(const json::object& body, const CallContext& cont
   api::GenerationRequest& request = *mapped;
   if (auto ok = MapCommon(body, context, call, request); !ok) return std::unexpected(ok.error());
   if (request.max_tokens == 0) return BadField("max_tokens", "max_tokens is 0, but must be at least 1");
+  if (auto ok = MapPrediction(body, call, request); !ok) return std::unexpected(ok.error());
   if (auto ok = MapConstraint(body, kChat, request.constraint); !ok) return std::unexpected(ok.error());
   call.output_logprobs = BoolOr(body, "logprobs", false);
   const int64_t top = IntOr(body, "top_logprobs", 0);

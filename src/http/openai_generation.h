@@ -30,6 +30,7 @@ struct GenerationCall {
   bool include_usage = false;
   bool include_stop_text = false;
   bool timings = false;
+  bool prediction = false;        // chat: given, so usage says what held
   bool echo = false;
   bool drop_output = false;       // max_tokens 0 with echo: the prompt alone
   bool output_logprobs = false;   // asked for, not only needed to choose

@@ -134,6 +134,54 @@ TEST_F(GenerationTest, RefusesWhatTheTableCannotKnow) {
   EXPECT_EQ(ChatFault(R"("repeat_penalty":1.5,"repetition_penalty":1.25)"), "repeat_penalty|invalid_value");
 }
 
+TEST_F(GenerationTest, DraftsAreForbiddenByEitherName) {
+  EXPECT_TRUE(Chat("").speculate);
+  EXPECT_TRUE(Chat(R"("speculate":true,"speculative.n_max":8,"speculative.n_min":1,"speculative.p_min":0.5)")
+                  .speculate);
+  EXPECT_TRUE(Chat(R"("speculate":null)").speculate);
+  EXPECT_FALSE(Chat(R"("speculate":false)").speculate);
+  EXPECT_FALSE(Chat(R"("speculative.n_max":0)").speculate);
+  EXPECT_FALSE(Map(kCompletions, R"({"prompt":["a","b"],"speculative.n_max":0.0})")->requests[1].speculate);
+  EXPECT_FALSE(Map(kResponses, R"({"input":"a","speculate":false})")->requests[0].speculate);
+  EXPECT_EQ(ChatFault(R"("speculate":"no")"), "speculate|invalid_type");
+  EXPECT_EQ(ChatFault(R"("speculative.n_max":-1)"), "speculative.n_max|invalid_value");
+  EXPECT_EQ(Fault(kResponses, R"({"input":"a","speculative.n_max":0})"), "speculative.n_max|unknown_parameter");
+}
+
+TEST_F(GenerationTest, APredictionIsATextOrPartsOfIt) {
+  const auto of = [&](const char* content) {
+    const auto call = Map(kChat, ChatBody(R"("prediction":{"type":"content","content":)" + std::string(content) + "}"));
+    EXPECT_TRUE(call && call->prediction) << content;
+    return call ? call->requests[0].prediction : "";
+  };
+  EXPECT_EQ(of(R"("a text")"), "a text");
+  EXPECT_EQ(of(R"([{"type":"text","text":"a"},{"type":"text","text":"b"}])"), "a\nb");
+  EXPECT_EQ(of("\"\""), "");
+  EXPECT_EQ(of("[]"), "");
+  EXPECT_EQ(of(("\"" + std::string(1 << 20, 'x') + "\"").c_str()).size(), size_t{1} << 20);
+  for (const char* absent : {"", R"("prediction":null)"}) {
+    const auto call = Map(kChat, ChatBody(absent));
+    EXPECT_TRUE(call && !call->prediction && call->requests[0].prediction.empty());
+  }
+  EXPECT_EQ(ChatFault(R"("prediction":"a text")"), "prediction|invalid_type");
+  EXPECT_EQ(ChatFault(R"("prediction":{})"), "prediction.type|missing_required_parameter");
+  EXPECT_EQ(ChatFault(R"("prediction":{"content":"a"})"), "prediction.type|missing_required_parameter");
+  EXPECT_EQ(ChatFault(R"("prediction":{"type":"content","content":null})"),
+            "prediction.content|missing_required_parameter");
+  EXPECT_EQ(ChatFault(R"("prediction":{"type":"text","content":"a"})"), "prediction.type|unsupported_value");
+  EXPECT_EQ(ChatFault(R"("prediction":{"type":"content","content":5})"), "prediction.content|invalid_type");
+  EXPECT_EQ(ChatFault(R"("prediction":{"type":"content","content":["a"]})"), "prediction.content[0]|invalid_type");
+  EXPECT_EQ(ChatFault(R"("prediction":{"type":"content","content":[{"type":"text","text":5}]})"),
+            "prediction.content[0].text|invalid_type");
+  EXPECT_EQ(ChatFault(R"("prediction":{"type":"content","content":"a","more":1})"),
+            "prediction.more|unknown_parameter");
+  const std::string half = R"({"type":"text","text":")" + std::string(1 << 19, 'x') + "\"}";
+  for (const std::string& content : {"\"" + std::string((1 << 20) + 1, 'x') + "\"", "[" + half + "," + half + "]"}) {
+    EXPECT_EQ(ChatFault(R"("prediction":{"type":"content","content":)" + content + "}"),
+              "prediction.content|invalid_value");
+  }
+}
+
 TEST_F(GenerationTest, ABodyCannotChooseAScope) {
   for (const char* name : {"scope", "tenant", "permissions", "region", "product"}) {
     const std::string member = std::string("\"").append(name).append("\":\"other\"");

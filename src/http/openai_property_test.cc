@@ -67,7 +67,9 @@ FakeBackend::Script RandomScript(Draws& draws, int n_choices, bool calls) {
       lane.push_back(std::move(event));
     }
     const FinishReason ends[] = {FinishReason::kStop, FinishReason::kLength};
-    lane.push_back(End(ends[draws.Int(0, 2)], choice, {10, draws.Int(0, 10), n}));
+    const int drafted = draws.Int(0, 8);
+    lane.push_back(End(ends[draws.Int(0, 2)], choice,
+                       {10, draws.Int(0, 10), n, drafted, draws.Int(0, drafted + 1)}));
     if (draws.Int(0, 2) == 1) {  // the end comes with the last text
       lane.back().text = "end";
     }
@@ -136,7 +138,8 @@ TEST(StreamPropertyTest, AChatsChunksAddUpToItsBody) {
     const FakeBackend::Script script = RandomScript(draws, n, true);
     ApiRig rig;
     rig.backend->scripts = {script, script};
-    const std::string body = R"({"messages":[{"role":"user","content":"x"}],"logprobs":true,"n":)" + std::to_string(n);
+    const std::string body = R"({"messages":[{"role":"user","content":"x"}],"logprobs":true,"timings":true,
+        "prediction":{"type":"content","content":"x"},"n":)" + std::to_string(n);
     const json::object whole = rig.Post("/v1/chat/completions", body + "}")->Json();
     bool done;
     const auto chunks = Chunks(rig.Post("/v1/chat/completions",
@@ -153,6 +156,7 @@ TEST(StreamPropertyTest, AChatsChunksAddUpToItsBody) {
       ASSERT_TRUE(added[static_cast<size_t>(i)] == OfMessage(whole.at("choices").at(static_cast<size_t>(i))));
     }
     ASSERT_TRUE(chunks.back().at("usage") == whole.at("usage"));
+    ASSERT_TRUE(chunks.back().at("timings") == whole.at("timings"));
   }
 }
 
@@ -246,7 +250,8 @@ const Seed kSeeds[] = {
       "function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"r"}],"temperature":0.5,
       "n":2,"stop":["a"],"logit_bias":{"5":-1},"tools":[{"type":"function","function":{"name":"f","parameters":{}}}],
       "tool_choice":"auto","stream":true,"stream_options":{"include_usage":true},"logprobs":true,"top_logprobs":3,
-      "response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object"}}},"seed":1})"},
+      "response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object"}}},"seed":1,
+      "speculative.n_max":4,"prediction":{"type":"content","content":[{"type":"text","text":"p"}]}})"},
     {"/v1/completions", R"({"prompt":[[1,2],[3]],"max_tokens":3,"echo":true,"logprobs":2,"best_of":3,"n":2,
       "stop":"x","user":"u","timeout":1.5,"priority":3,"cache_salt":"s","stop_token_ids":[1]})"},
     {"/v1/responses", R"({"input":[{"role":"user","content":[{"type":"input_text","text":"x"}]},{"type":"function_call",

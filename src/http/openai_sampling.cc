@@ -190,6 +190,7 @@ Parsed<void> MapCommon(const json::object& body, const CallContext& context, Gen
   call.stream = BoolOr(body, "stream", false);
   call.include_stop_text = BoolOr(body, "include_stop_str_in_output", false);
   call.timings = BoolOr(body, "timings", false);
+  request.speculate = BoolOr(body, "speculate", true) && IntOr(body, "speculative.n_max", 1) != 0;
   if (const json::value* options = Member(body, "stream_options")) {
     if (!call.stream) return BadField("stream_options", "stream_options is for answers with stream: true");
     call.include_usage = BoolOr(options->get_object(), "include_usage", false);

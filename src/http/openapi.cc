@@ -52,8 +52,8 @@ json::object BodySchema(Endpoint endpoint) {
   json::object properties;
   for (const Parameter& p : Parameters()) {
     if ((p.endpoints & endpoint) == 0) continue;
-    const size_t dot = p.name.find('.');
-    if (dot == std::string_view::npos) {
+    const size_t dot = ParentOf(p, endpoint).size();
+    if (dot == 0) {
       properties[json::string_view(p.name.data(), p.name.size())] = ParameterJson(p);
       continue;
     }

@@ -120,7 +120,8 @@ std::unexpected<ApiError> Unknown(std::string_view name, std::string_view prefix
       return BadField(path, std::move(message), "unknown_parameter");
     }
     if ((p.endpoints & endpoint) == 0 || !p.name.starts_with(prefix)) continue;
-    if (p.name.substr(prefix.size()).find('.') == std::string_view::npos) known.emplace_back(p.name);
+    const std::string_view parent = ParentOf(p, endpoint);
+    if (prefix.size() == parent.size() + (parent.empty() ? 0 : 1)) known.emplace_back(p.name);
   }
   // Distances grow with the product of the lengths.
   const std::string nearest = path.size() > 128 ? "" : NearestName(path, known);
@@ -140,7 +141,7 @@ Parsed<void> CheckObject(const json::object& object, const std::string& prefix, 
     const std::string path = prefix + std::string(member.key());
     const Parameter* p = FindParameter(path, endpoint);
     // A key with a dot in it is no path.
-    if (p == nullptr || member.key().find('.') != json::string_view::npos) {
+    if (p == nullptr || prefix.size() != ParentOf(*p, endpoint).size() + (prefix.empty() ? 0 : 1)) {
       return Unknown(member.key(), prefix, endpoint);
     }
     const json::value& value = member.value();
@@ -181,6 +182,11 @@ const Parameter* FindParameter(std::string_view name, Endpoint endpoint) {
     if ((p.endpoints & endpoint) != 0 && p.name == name) return &p;
   }
   return nullptr;
+}
+
+std::string_view ParentOf(const Parameter& parameter, Endpoint endpoint) {
+  const std::string_view head = parameter.name.substr(0, std::min(parameter.name.find('.'), parameter.name.size()));
+  return head != parameter.name && FindParameter(head, endpoint) != nullptr ? head : std::string_view();
 }
 
 Parsed<void> CheckParameters(const json::object& body, Endpoint endpoint) { return CheckObject(body, "", endpoint); }

@@ -39,7 +39,7 @@ constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 constexpr double kAboveZero = std::numeric_limits<double>::denorm_min();
 
 struct Parameter {
-  std::string_view name;      // "a.b": member b of the object a
+  std::string_view name;      // "a.b": member b of the object a; without a row of that name, a key with a dot in it
   unsigned endpoints;         // of Endpoint
   unsigned types;             // of JsonType
   double min, max;            // of a number, of a string's bytes, of an array's or object's size
@@ -51,6 +51,8 @@ struct Parameter {
 
 std::span<const Parameter> Parameters();
 const Parameter* FindParameter(std::string_view name, Endpoint endpoint);
+// The object that a parameter is a member of; empty for a member of the body.
+std::string_view ParentOf(const Parameter& parameter, Endpoint endpoint);
 
 // Every member of a body against the table.
 Parsed<void> CheckParameters(const boost::json::object& body, Endpoint endpoint);

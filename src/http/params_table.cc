@@ -96,9 +96,23 @@ constexpr Parameter kTable[] = {
      "Log probabilities of the prompt's tokens, in vLLM's form; the prompt is computed anew; not with stream"},
     {"echo", kCompletions, kBool, kAny, kNoLimit, "false", kHonoured, "", "The prompt in front of the answer"},
     {"timings", kTalk, kBool, kAny, kNoLimit, "false", kHonoured, "",
-     "Times of queue, prefill and decode in the body, or in a stream's usage chunk (an extension of this server)"},
+     "Times of queue, prefill and decode, and how many drafts held, in the body or in a stream's usage chunk (an "
+     "extension of this server)"},
     {"include", kResponses, kArray, 0, 16, "[]", kHonoured, "",
      "message.output_text.logprobs is honoured; reasoning.encrypted_content taken, as there is no reasoning item"},
+
+    // How fast. None of these changes the text.
+    {"speculate", kGenerate, kBool, kAny, kNoLimit, "true", kHonoured, "",
+     "false: no tokens are drafted for this request (an extension of this server)"},
+    {"prediction", kChat, kObject, kAny, kNoLimit, "", kHonoured, "",
+     "What the answer is expected to resemble: drafts are looked up in it"},
+    {"prediction.type", kChat, kString, kAny, kNoLimit, "", kHonoured, R"(["content"])", "content"},
+    {"prediction.content", kChat, kStrings, 0, 1048576, "", kHonoured, "",
+     "A text, or parts of type text, which are joined by line breaks; at most 1048576 bytes"},
+    {"speculative.n_max", kTalk, kInt, 0, kInt32, "", kHonoured, "",
+     "A key with a dot, as llama-server has it. 0: as speculate false; else the server decides how many tokens pay"},
+    {"speculative.n_min", kTalk, kInt, kAny, kNoLimit, "", kAccepted, "", "The server decides which drafts pay"},
+    {"speculative.p_min", kTalk, kNumber, kAny, kNoLimit, "", kAccepted, "", "The server decides which drafts pay"},
 
     // Form of the answer.
     {"response_format", kTalk, kObject, kAny, kNoLimit, "", kHonoured, "",
@@ -170,7 +184,6 @@ constexpr Parameter kTable[] = {
     {"user", kGenerate | kEmbeddings, kString, 0, 4096, "", kAccepted, "", "The operator's keys say who is calling"},
     {"safety_identifier", kGenerate, kString, 0, 4096, "", kAccepted, "", "As user"},
     {"prompt_cache_key", kGenerate, kString, 0, 4096, "", kAccepted, "", "Prefixes are found without a hint"},
-    {"prediction", kChat, kObject, kAny, kNoLimit, "", kAccepted, "", "A hint for speed alone"},
     {"cache_prompt", kTalk, kBool, kAny, kNoLimit, "true", kAccepted, "", "A reused prefix gives the same answer"},
     {"metadata", kGenerate, kObject, 0, 16, "", kHonoured, "",
      "Up to 16 texts; /v1/responses gives them back, otherwise nothing reads them"},

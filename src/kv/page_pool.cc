@@ -53,6 +53,7 @@ Result<std::unique_ptr<PagePool>> PagePool::Make(const KvLayout& layout, int n_p
   pool->view_.base = pool->memory_.data();
   pool->ref_counts_.assign(static_cast<size_t>(n_pages), 0);
   pool->marks_.assign(static_cast<size_t>(n_pages), 0);
+  pool->serials_.assign(static_cast<size_t>(n_pages), 0);
   pool->free_.resize(static_cast<size_t>(n_pages));
   for (int32_t i = 0; i < n_pages; ++i) pool->free_[static_cast<size_t>(i)] = n_pages - 1 - i;  // page 0 on top
   return pool;
@@ -65,6 +66,7 @@ PageHandle PagePool::Allocate() {
   const int32_t page = free_.back();
   free_.pop_back();
   ref_counts_[static_cast<size_t>(page)] = 1;
+  ++serials_[static_cast<size_t>(page)];
   return PageHandle(this, page);
 }
 

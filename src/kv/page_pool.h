@@ -56,6 +56,10 @@ class PagePool {
   int n_free() const { return static_cast<int>(free_.size()); }
   int n_used() const { return n_pages() - n_free(); }
   int64_t size_bytes() const { return static_cast<int64_t>(memory_.size_bytes()); }
+  // Differs from what it was before when the page has been given out anew since.
+  uint32_t Serial(int32_t page) const { return serials_[static_cast<size_t>(page)]; }
+  // What lies in a page from some token on will be other tokens': notes by Serial no longer hold.
+  void Renew(int32_t page) { ++serials_[static_cast<size_t>(page)]; }
   int RefCount(int32_t page) const { return ref_counts_[static_cast<size_t>(page)]; }
   bool ZeroOnRelease(int32_t page) const { return marks_[static_cast<size_t>(page)] & kZero; }
   // Bytes overwritten because of such marks, so far.
@@ -88,6 +92,7 @@ class PagePool {
   std::vector<int32_t> free_;        // a stack: the page freed last is used first
   std::vector<int32_t> ref_counts_;
   std::vector<uint8_t> marks_;
+  std::vector<uint32_t> serials_;
   int n_reclaimable_ = 0;
   int64_t zeroed_bytes_ = 0;
 };

@@ -116,6 +116,7 @@ ScopeKeyBuilder& ScopeKeyBuilder::Model(const Sha256Digest& digest, const KvLayo
   for (int value : {layout.n_layers, layout.n_kv_heads, layout.k_dim, layout.v_dim, layout.latent ? 1 : 0}) {
     AppendLittleEndian(shape, static_cast<uint64_t>(value), 8);
   }
+  if (layout.companion_bytes > 0) AppendLittleEndian(shape, static_cast<uint64_t>(layout.companion_bytes), 8);
   Set(ScopeField::kModelDigest, {reinterpret_cast<const char*>(digest.data()), digest.size()});
   Set(ScopeField::kKvType, NameOf(layout.type));
   Set(ScopeField::kPageTokens, number(static_cast<uint64_t>(layout.page_tokens)));

@@ -54,6 +54,13 @@ void LookupDraft::Take(const MatchIndex& source, const MatchIndex::Match& match)
   for (size_t i = 0; i < kMaxProposal && (repeats || i < n); ++i) proposal_.push_back(rest[i % n]);
 }
 
+void LookupDraft::DropProposal() {
+  std::fill(proposal_.begin(), proposal_.end(), 0);
+  proposal_.clear();
+  cursor_ = 0;
+  match_length_ = 0;
+}
+
 std::span<const int32_t> LookupDraft::Propose(const MatchIndex* elsewhere) {
   if (cursor_ >= proposal_.size() || match_length_ < kSureLength) {
     MatchIndex::Match match = index_.Find(index_.tokens());

@@ -33,6 +33,8 @@ class LookupDraft {
   // What is expected next, most certain first in time; valid until the next call. `elsewhere`: other texts that may be
   // looked into, or null.
   std::span<const int32_t> Propose(const MatchIndex* elsewhere);
+  // Gives up the proposal, which may be from a text that has been forgotten since.
+  void DropProposal();
   // Of the last proposal's token at `depth` (0: the first): how probably it is right if those before it are.
   double Acceptance(int depth) const { return own_.Of(ClassOf(match_length_ + depth)); }
 

@@ -57,6 +57,9 @@ void MatchIndex::Search(const Chain& chain, std::span<const int32_t> text, Match
 }
 
 MatchIndex::Match MatchIndex::Find(std::span<const int32_t> text) const {
+  text = text.last(std::min(text.size(), size_t{kMaxLength}));
+  const auto last_break = std::find(text.rbegin(), text.rend(), kBreak);
+  text = text.last(static_cast<size_t>(last_break - text.rbegin()));
   Match best;
   Search(longer_, text, best);
   if (best.length == 0) Search(shorter_, text, best);

@@ -1,29 +1,65 @@
 #include "spec/verify_cost.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace surety::spec {
+namespace {
+
+// How far one step moves the logarithms of level and ratio towards what was seen.
+constexpr double kLevelWeight = 0.15, kRatioWeight = 0.1;
+constexpr double kRelaxation = 0.8;
+
+}  // namespace
 
 void VerifyCost::Observe(int rows, int64_t nanos) {
   if (rows < 1 || rows > kMaxRows || nanos <= 0) return;
-  double& kept = nanos_[static_cast<size_t>(rows)];
   const auto seen = static_cast<double>(nanos);
-  // A step that something else on the machine held up says little about the next.
-  kept = kept == 0 ? seen : kept + 0.15 * (std::min(seen, 3 * kept) - kept);
+  Figure& figure = figures_[static_cast<size_t>(rows)];
+  if (level_ == 0) {
+    level_ = seen;
+    figure.ratio = 1;
+  } else if (figure.ratio == 0) {
+    figure.ratio = std::min(seen / level_, kMostOverGuess * RatioOf(rows));
+  } else {
+    const double off = std::log(std::min(seen / (level_ * figure.ratio), kMostOver));
+    level_ *= std::exp(kLevelWeight * off);
+    figure.ratio *= std::exp(kRatioWeight * off);
+  }
+  figure.last_step = ++n_steps_;
+  RelaxStale();
+  Order();
 }
 
-double VerifyCost::Of(int rows) const {
+void VerifyCost::RelaxStale() {
+  for (Figure& figure : figures_) {
+    if (figure.ratio == 0 || n_steps_ - figure.last_step < kStaleSteps) continue;
+    figure.ratio *= kRelaxation;
+    figure.last_step = n_steps_;
+  }
+}
+
+void VerifyCost::Order() {
+  double at_most = 0;  // 0: nothing yet
+  for (auto figure = figures_.rbegin(); figure != figures_.rend(); ++figure) {
+    if (figure->ratio == 0) continue;
+    at_most = at_most == 0 ? figure->ratio : std::min(at_most, figure->ratio);
+    figure->at_most = at_most;
+  }
+}
+
+double VerifyCost::RatioOf(int rows) const {
   rows = std::clamp(rows, 1, kMaxRows);
   int below = rows, above = rows;
-  while (below > 0 && nanos_[static_cast<size_t>(below)] == 0) --below;
-  while (above <= kMaxRows && nanos_[static_cast<size_t>(above)] == 0) ++above;
-  const auto at = [this](int n) { return nanos_[static_cast<size_t>(n)]; };
+  const auto at = [this](int n) { return figures_[static_cast<size_t>(n)].at_most; };
+  while (below > 0 && at(below) == 0) --below;
+  while (above <= kMaxRows && at(above) == 0) ++above;
   if (below == 0 && above > kMaxRows) return 0;
-  if (below == 0) return at(above) * (1 - kGuessedSlope * (above - rows) / (1 + kGuessedSlope * (above - 1)));
-  if (above > kMaxRows) return at(below) * (1 + kGuessedSlope * (rows - below));
   if (below == above) return at(rows);
-  const double upper = std::max(at(above), at(below));
-  return at(below) + (upper - at(below)) * (rows - below) / (above - below);
+  if (below == 0) return at(above) * (1 + kGuessedSlope * (rows - 1)) / (1 + kGuessedSlope * (above - 1));
+  const double guess = at(below) * (1 + kGuessedSlope * (rows - below));
+  if (above > kMaxRows) return guess;
+  return std::min(guess, at(below) + (at(above) - at(below)) * (rows - below) / (above - below));
 }
 
 }  // namespace surety::spec

@@ -1,7 +1,12 @@
 // What a decode step costs by its number of rows, measured: the table that says whether a drafted row pays.
 //
-// The time of a step is kept for each number of rows that ran; between them it is interpolated, beyond them it goes on
-// with the last slope. Figures of steps long ago fade, so a context that grows or a machine that slows moves the table.
+// Times are a level, which follows each step quickly (a context that grows, a machine that slows down), times a ratio
+// for each number of rows, which moves slowly. Where no step was seen the ratio is guessed, or interpolated where that
+// is less. Errors are made on the cheap side, which is tried and corrected; what looks dear would never be tried again:
+// - a step that something else held up counts as little more than what was expected;
+// - fewer rows never cost more than more rows do;
+// - what was not seen for kStaleSteps steps becomes a fifth cheaper. The trials to which that leads are what drafts
+//   that do not pay may cost: a few steps in kStaleSteps.
 //
 // Units: nanoseconds of a whole step, rows. Threads: one.
 #pragma once
@@ -14,17 +19,29 @@ namespace surety::spec {
 class VerifyCost {
  public:
   static constexpr int kMaxRows = 128;  // steps of more rows are not kept
+  static constexpr int kStaleSteps = 512;
+  static constexpr double kMostOver = 1.5;       // of what was expected, that a step counts as
+  static constexpr double kMostOverGuess = 3;    // the same for the first step of its kind
 
   void Observe(int rows, int64_t nanos);
   // Expected time; 0 before anything was observed. Never less for more rows.
-  double Of(int rows) const;
+  double Of(int rows) const { return level_ * RatioOf(rows); }
 
  private:
-  // Until measured, a further row is taken to cost this share of a step of one row. Too low a guess is tried once and
-  // corrected; one that is too high would never be tried.
+  // A further row is guessed to cost this share of the step without it.
   static constexpr double kGuessedSlope = 0.05;
+  struct Figure {
+    double ratio = 0;       // to the level; 0: none yet
+    int64_t last_step = 0;  // when it was last seen, or became cheaper
+    double at_most = 0;     // the least of this and all those of more rows
+  };
+  double RatioOf(int rows) const;
+  void RelaxStale();
+  void Order();
 
-  std::array<double, kMaxRows + 1> nanos_{};  // 0: never seen
+  std::array<Figure, kMaxRows + 1> figures_{};
+  double level_ = 0;
+  int64_t n_steps_ = 0;
 };
 
 }  // namespace surety::spec

@@ -42,6 +42,10 @@ Status KvLayout::Validate() const {
   if (page_tokens <= 0 || page_tokens % kKvLaneTokens != 0 || page_tokens > kMaxPageTokens) {
     return Wrong("page_tokens", page_tokens, "a positive multiple of 16, at most " + std::to_string(kMaxPageTokens));
   }
+  if (companion_bytes < 0 || companion_bytes % 64 != 0) {
+    return InvalidArgumentError("KV layout: companion_bytes is " + std::to_string(companion_bytes) +
+                                ", but must be a multiple of 64");
+  }
   if (latent) {
     if (n_kv_heads != 1) return Wrong("n_kv_heads", n_kv_heads, "1 in a latent cache");
     if (v_dim > k_dim) return Wrong("v_dim", v_dim, "at most k_dim in a latent cache");

@@ -43,6 +43,9 @@ struct KvLayout {
   int page_tokens = 16;
   KvType type = KvType::kF16;
   bool latent = false;  // MLA: one shared head whose value is a prefix of its key
+  // Further bytes of a page, behind its layers: the same tokens' keys and values of a draft model, in its own layout,
+  // so that they are found, shared, moved and overwritten together. A multiple of 64.
+  int64_t companion_bytes = 0;
 
   // kInvalidArgument, naming the field: page_tokens not a positive multiple of 16, a size <= 0 or above its kMax, Q8_0
   // with a head size that is not a multiple of 32, a latent layout with more than one head or in Q8_0.
@@ -59,7 +62,8 @@ struct KvLayout {
   int64_t ValueScaleBytes() const;
   int64_t HeadPageBytes() const { return ValueScaleOffset() + ValueScaleBytes(); }
   int64_t LayerPageBytes() const { return n_kv_heads * HeadPageBytes(); }
-  int64_t PageBytes() const { return n_layers * LayerPageBytes(); }
+  int64_t CompanionOffset() const { return n_layers * LayerPageBytes(); }
+  int64_t PageBytes() const { return CompanionOffset() + companion_bytes; }
   // PageBytes() and at most two LayerPageBytes() of padding, so that one layer of neighbouring pages does not compete
   // for the same sets of a cache.
   int64_t PageStrideBytes() const;

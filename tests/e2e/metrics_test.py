@@ -125,7 +125,10 @@ class MetricsTest(unittest.TestCase):
                 self.assertEqual(labels.pop("engine"), "0")
                 labels["model"] = labels.pop("model_name")
                 name = "surety_" + sample.name.removeprefix("vllm:")
-                self.assertEqual(scrape.values[(name, tuple(sorted(labels.items())))], sample.value, name)
+                if name.startswith("surety_spec_decode_"):  # ours are by method
+                    self.assertEqual(scrape.sum(name, **labels), sample.value, name)
+                else:
+                    self.assertEqual(scrape.values[(name, tuple(sorted(labels.items())))], sample.value, name)
 
     def test_usage_and_counters_agree(self):
         before = Scrape(self.server)
@@ -150,6 +153,36 @@ class MetricsTest(unittest.TestCase):
         while grown("surety_http_requests_total", **labels) < len(answers) and time.monotonic() < end:
             after = Scrape(self.server)
         self.assertEqual(grown("surety_http_requests_total", **labels), len(answers))
+
+    def test_drafts_are_counted_as_usage_and_timings_say(self):
+        more = {"max_tokens": 40, "ignore_eos": True, "timings": True}
+        text = self.ask(2, **more)["choices"][0]["message"]["content"]
+        before = Scrape(self.server)
+        self.assertNotIn("draft_n", self.ask(2, speculate=False, **more)["timings"])
+        after = Scrape(self.server)
+        for name in ("vllm:spec_decode_num_drafts_total", "surety_spec_decode_num_drafts_total"):
+            self.assertEqual(after.sum(name), before.sum(name))
+        answer = self.ask(2, prediction={"type": "content", "content": text}, **more)
+        self.assertEqual(answer["choices"][0]["message"]["content"], text)
+        details, timings = answer["usage"]["completion_tokens_details"], answer["timings"]
+        accepted, rejected = details["accepted_prediction_tokens"], details["rejected_prediction_tokens"]
+        self.assertGreater(accepted, 0)
+        self.assertEqual((timings["draft_n"], timings["draft_n_accepted"]), (accepted + rejected, accepted))
+        before, after = after, Scrape(self.server)
+
+        def grown(name, **labels):
+            return after.sum(name, **labels) - before.sum(name, **labels)
+        for name, n in (("num_draft_tokens", accepted + rejected), ("num_accepted_tokens", accepted)):
+            for of in (name, name + "_per_pos"):
+                self.assertEqual(grown(f"surety_spec_decode_{of}_total"), n, of)
+                self.assertEqual(grown(f"surety_spec_decode_{of}_total", method="lookup"), n, of)
+        self.assertEqual(grown("vllm:spec_decode_num_draft_tokens_total"), accepted + rejected)
+        self.assertEqual(grown("vllm:spec_decode_num_accepted_tokens_total"), accepted)
+        at = [grown("vllm:spec_decode_num_accepted_tokens_per_pos_total", position=str(i)) for i in range(16)]
+        self.assertEqual(sum(at), accepted)
+        self.assertEqual(at, sorted(at, reverse=True))  # a token holds where those before it do
+        self.assertGreaterEqual(grown("vllm:spec_decode_num_drafts_total"), at[0])
+        self.assertEqual(grown("surety_spec_decode_passes_total"), grown("surety_generation_tokens_total") - accepted)
 
     def test_prompt_tokens_balance_at_any_moment(self):
         threads = [threading.Thread(target=self.ask, args=(i,), kwargs={"max_tokens": 40, "cache_salt": f"moment{i}"})

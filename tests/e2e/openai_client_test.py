@@ -135,6 +135,17 @@ class ChatTest(Client):
         self.chat(messages=messages)
         self.assertGreater(self.chat(messages=messages).usage.prompt_tokens_details.cached_tokens, 0)
 
+    def test_a_prediction_is_told_in_the_usage(self):
+        whole = self.chat(max_tokens=24)
+        self.assertIsNone(whole.usage.completion_tokens_details.accepted_prediction_tokens)
+        text = whole.choices[0].message.content
+        again = self.chat(max_tokens=24, prediction={"type": "content", "content": text})
+        self.assertEqual(again.choices[0].message.content, text)
+        details = again.usage.completion_tokens_details
+        self.assertGreater(details.accepted_prediction_tokens, 0)
+        self.assertGreaterEqual(details.rejected_prediction_tokens, 0)
+        self.assertEqual(again.usage.completion_tokens, whole.usage.completion_tokens)
+
     def test_several_choices(self):
         answer = self.chat(n=3, temperature=1.0, seed=5)
         self.assertEqual([c.index for c in answer.choices], [0, 1, 2])

@@ -51,6 +51,23 @@ class RunTest(EndToEnd):
         one = self.run_json("-n", 24, "--threads", 1)["token_ids"]
         self.assertEqual(one, self.run_json("-n", 24, "--threads", 2)["token_ids"])
 
+    def test_drafts_change_the_speed_alone(self):
+        repeat = "Repeat this line five times: The quick brown fox jumps over the lazy dog."
+        drafted = self.run_json("-n", 96, "--ignore-eos", prompt=repeat)
+        self.assertGreater(drafted["accepted_tokens"], 0)
+        self.assertGreaterEqual(drafted["draft_tokens"], drafted["accepted_tokens"])
+        for flags in (("--speculate", "off"), ("--draft-max", 0)):
+            plain = self.run_json("-n", 96, "--ignore-eos", *flags, prompt=repeat)
+            self.assertEqual(plain["token_ids"], drafted["token_ids"])
+            self.assertEqual((plain["draft_tokens"], plain["accepted_tokens"]), (0, 0))
+        long = self.run_json("-n", 96, "--ignore-eos", "--draft-max", 64, prompt=repeat)
+        self.assertEqual(long["token_ids"], drafted["token_ids"])
+        words = ("-m", MODEL, "-p", repeat, "-n", 96, "--ignore-eos")
+        self.assertRegex(self.ok("run", *words).err, r"drafts \d+/\d+ held")
+        self.assertNotIn("drafts", self.ok("run", *words, "--speculate", "off").err)
+        self.fails(2, "run", *words, "--speculate", "on", says=("--speculate", "auto"))
+        self.fails(2, "run", *words, "--draft-max", 65, says=("--draft-max", "64"))
+
     def test_every_instruction_set_of_the_processor_answers(self):
         for isa in self.ok("version", "--json").json()["supported_isa"]:
             answer = self.run_json("-n", 4, "--isa", isa)

@@ -1,0 +1,42 @@
+// What a sequence's drafting by a model has come to (draft_model.h).
+// Threads: the engine thread. Owns: the pages of a draft with a vocabulary of its own.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "kv/page_pool.h"
+#include "spec/acceptance.h"
+
+namespace surety::engine {
+
+// Who proposed a draft.
+enum class DraftMethod : uint8_t { kLookup, kModel, kForced };
+inline constexpr int kDraftMethods = 3;
+inline std::string_view NameOf(DraftMethod method) {
+  constexpr std::string_view kNames[kDraftMethods] = {"lookup", "model", "forced"};
+  return kNames[static_cast<size_t>(method)];
+}
+
+// What a grammar leaves no choice about, as the tokenizer would write it.
+struct ForcedDraft {
+  std::vector<int32_t> tokens;
+  size_t n_right = 0;  // of them, that have come
+};
+
+struct DraftState {
+  DraftState(const spec::AcceptanceTable& shared, double shared_mean) : own(shared), mean(shared_mean) {}
+
+  std::vector<int32_t> text;        // what the draft reads, in its vocabulary
+  std::vector<int32_t> in_pages;    // another vocabulary's: tokens whose keys and values are in `pages`
+  std::optional<kv::PageTable> pages;
+  int n_taken = 0;                  // of the sequence's tokens, that are in `text`
+  spec::AcceptanceTable own;        // by how sure the draft is
+  double mean;                      // of all its tokens, given that those before held
+  std::vector<int32_t> proposal;    // in the target's vocabulary, from the token that comes next
+  std::vector<int> classes;         // of its tokens
+};
+
+}  // namespace surety::engine

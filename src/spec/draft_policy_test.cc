@@ -1,0 +1,154 @@
+// The choice of draft lengths against a search of all combinations.
+#include "spec/draft_policy.h"
+
+#include <algorithm>
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+
+namespace surety::spec {
+namespace {
+
+class PolicyDraws {
+ public:
+  explicit PolicyDraws(uint64_t seed) : seed_(seed) {}
+  int Below(int n) { return static_cast<int>(Uniform() * n); }
+  double Uniform() { return RandomUniform({seed_, n_++, RandomPurpose::kTest}); }
+
+ private:
+  uint64_t seed_, n_ = 0;
+};
+
+struct PolicyCase {
+  std::vector<std::vector<double>> acceptance;
+  std::vector<double> cost;  // by rows
+  int n_rows = 1, n_yields = 1, most = 0;
+
+  double Cost(int rows) const { return cost[static_cast<size_t>(rows)]; }
+  // Expected further tokens of these lengths, from the meaning of the probabilities.
+  double Expected(const std::vector<int>& lengths) const {
+    double sum = 0;
+    for (size_t i = 0; i < acceptance.size(); ++i) {
+      double all = 1;
+      for (int k = 0; k < lengths[i]; ++k) sum += all *= acceptance[i][static_cast<size_t>(k)];
+    }
+    return sum;
+  }
+  double Rate(const std::vector<int>& lengths) const {
+    int rows = n_rows;
+    for (const int length : lengths) rows += length;
+    return Cost(rows) > 0 ? (n_yields + Expected(lengths)) / Cost(rows) : 0;
+  }
+  double BestRate() const {
+    std::vector<int> lengths(acceptance.size(), 0);
+    double best = 0;
+    const std::function<void(size_t, int)> visit = [&](size_t i, int left) {
+      if (i == acceptance.size()) {
+        best = std::max(best, Rate(lengths));
+        return;
+      }
+      for (int n = 0; n <= std::min(left, static_cast<int>(acceptance[i].size())); ++n) {
+        lengths[i] = n;
+        visit(i + 1, left - n);
+      }
+      lengths[i] = 0;
+    };
+    visit(0, std::max(0, most));
+    return best;
+  }
+};
+
+enum class CostKind { kFlat, kLinear, kStairs, kConcave, kAny };
+
+PolicyCase RandomCase(PolicyDraws& draws, CostKind kind) {
+  PolicyCase c;
+  const int n_offers = draws.Below(5);
+  c.n_yields = n_offers + draws.Below(3) + (n_offers == 0 ? 1 : 0);
+  c.n_rows = c.n_yields;
+  c.most = draws.Below(9);
+  for (int i = 0; i < n_offers; ++i) {
+    std::vector<double>& acceptance = c.acceptance.emplace_back();
+    for (int n = draws.Below(6); n > 0; --n) acceptance.push_back(draws.Below(8) == 0 ? 1.0 : draws.Uniform());
+  }
+  double cost = 1 + draws.Uniform();
+  const int step = 2 + draws.Below(4);
+  for (int rows = 0; rows <= 40; ++rows) {
+    switch (kind) {
+      case CostKind::kFlat: break;
+      case CostKind::kLinear: cost += 0.2; break;
+      case CostKind::kStairs: cost += rows % step == 0 ? 0.7 : 0.01; break;
+      case CostKind::kConcave: cost += 0.5 / (1 + rows); break;
+      case CostKind::kAny: cost = 0.5 + 2 * draws.Uniform(); break;
+    }
+    c.cost.push_back(cost);
+  }
+  return c;
+}
+
+class DraftPolicyCostTest : public ::testing::TestWithParam<CostKind> {};
+
+INSTANTIATE_TEST_SUITE_P(Costs, DraftPolicyCostTest,
+                         ::testing::Values(CostKind::kFlat, CostKind::kLinear, CostKind::kStairs, CostKind::kConcave,
+                                           CostKind::kAny));
+
+// Conditional probabilities are at most 1, so products fall along a draft: the k rows that are worth most can be had
+// for every k, and one at a time is as good as all combinations, whatever the cost is.
+TEST_P(DraftPolicyCostTest, OneRowAtATimeReachesTheBestOfAllCombinations) {
+  PolicyDraws draws(static_cast<uint64_t>(GetParam()));
+  int n_with_drafts = 0, n_without = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const PolicyCase c = RandomCase(draws, GetParam());
+    std::vector<DraftOffer> offers;
+    for (const auto& acceptance : c.acceptance) offers.push_back({acceptance, 99});
+    const double expected =
+        ChooseDrafts(offers, c.n_rows, c.n_yields, c.most, [&](int rows) { return c.Cost(rows); });
+    std::vector<int> lengths;
+    int sum = 0;
+    for (size_t i = 0; i < offers.size(); ++i) {
+      lengths.push_back(offers[i].n_chosen);
+      sum += offers[i].n_chosen;
+      ASSERT_GE(offers[i].n_chosen, 0);
+      ASSERT_LE(offers[i].n_chosen, static_cast<int>(c.acceptance[i].size()));
+    }
+    ASSERT_LE(sum, c.most);
+    ASSERT_NEAR(expected, c.Expected(lengths), 1e-12);
+    ASSERT_NEAR(c.Rate(lengths), c.BestRate(), 1e-12) << round;
+    ASSERT_GE(c.Rate(lengths), c.n_yields / c.Cost(c.n_rows) - 1e-12);  // never worse than no drafts
+    ++(sum > 0 ? n_with_drafts : n_without);
+  }
+  EXPECT_GT(n_with_drafts, 300);
+  EXPECT_GT(n_without, 300);
+}
+
+TEST(DraftPolicyTest, RowsComeInGroupsWhereOneAloneDoesNotPay) {
+  // Four rows cost no more than two, but two cost half as much again as one.
+  const std::vector<double> acceptance = {0.4, 0.9, 0.9};
+  DraftOffer offer = {acceptance, 0};
+  const auto cost = [](int rows) { return rows == 1 ? 1.0 : 1.5; };
+  const double expected = ChooseDrafts(std::span(&offer, 1), 1, 1, 8, cost);
+  EXPECT_EQ(offer.n_chosen, 3);
+  EXPECT_NEAR(expected, 0.4 + 0.36 + 0.324, 1e-12);
+  ChooseDrafts(std::span(&offer, 1), 1, 1, 1, cost);
+  EXPECT_EQ(offer.n_chosen, 0);  // one row is all there may be, and does not pay
+}
+
+TEST(DraftPolicyTest, NothingIsVerifiedBeforeAnythingIsKnownAboutTheCost) {
+  const std::vector<double> acceptance = {1.0, 1.0};
+  DraftOffer offer = {acceptance, 7};
+  EXPECT_EQ(ChooseDrafts(std::span(&offer, 1), 1, 1, 8, [](int) { return 0.0; }), 0.0);
+  EXPECT_EQ(offer.n_chosen, 0);
+}
+
+TEST(DraftPolicyTest, OfEqualDraftsTheFirstSequenceComesFirst) {
+  const std::vector<double> acceptance = {0.9};
+  std::vector<DraftOffer> offers(3, {acceptance, 0});
+  ChooseDrafts(offers, 3, 3, 2, [](int) { return 1.0; });
+  EXPECT_EQ(offers[0].n_chosen, 1);
+  EXPECT_EQ(offers[1].n_chosen, 1);
+  EXPECT_EQ(offers[2].n_chosen, 0);
+}
+
+}  // namespace
+}  // namespace surety::spec

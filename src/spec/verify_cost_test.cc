@@ -1,0 +1,162 @@
+// The measured cost of a step: what tables it gives for given times, and that no single time spoils it.
+#include "spec/verify_cost.h"
+
+#include <algorithm>
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+
+namespace surety::spec {
+namespace {
+
+TEST(VerifyCostTest, NothingIsKnownBeforeAStepWasSeen) {
+  VerifyCost cost;
+  EXPECT_EQ(cost.Of(1), 0);
+  EXPECT_EQ(cost.Of(100), 0);
+  cost.Observe(0, 1000);
+  cost.Observe(VerifyCost::kMaxRows + 1, 1000);
+  cost.Observe(3, 0);
+  cost.Observe(3, -5);
+  EXPECT_EQ(cost.Of(3), 0);
+}
+
+TEST(VerifyCostTest, KeepsWhatItSawAndIsNeverAboveTheLineBetween) {
+  VerifyCost cost;
+  cost.Observe(2, 1000);
+  cost.Observe(6, 2000);
+  EXPECT_EQ(cost.Of(2), 1000);
+  EXPECT_EQ(cost.Of(6), 2000);
+  EXPECT_GT(cost.Of(3), 1000);
+  EXPECT_LE(cost.Of(3), 1250);
+  EXPECT_LE(cost.Of(5), 1750);
+  cost.Observe(10, 2001);
+  EXPECT_NEAR(cost.Of(8), 2000.5, 1e-9);
+  // Outside, a row is guessed to cost a little; rows out of range count as the nearest.
+  EXPECT_GT(cost.Of(11), 2001);
+  EXPECT_LT(cost.Of(11), 2500);
+  EXPECT_LT(cost.Of(1), 1000);
+  EXPECT_GT(cost.Of(1), 500);
+  EXPECT_EQ(cost.Of(0), cost.Of(1));
+  EXPECT_EQ(cost.Of(1000), cost.Of(VerifyCost::kMaxRows));
+}
+
+TEST(VerifyCostTest, MoreRowsNeverCostLessWhateverWasSeen) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    VerifyCost cost;
+    uint64_t n = 0;
+    const auto draw = [&](uint64_t below) { return RandomBits({seed, n++, RandomPurpose::kTest}) % below; };
+    for (int step = 0; step < 60; ++step) {
+      cost.Observe(static_cast<int>(1 + draw(20) * (1 + draw(6))), static_cast<int64_t>(1 + draw(100'000)));
+      for (int rows = 2; rows <= VerifyCost::kMaxRows; ++rows) {
+        ASSERT_GE(cost.Of(rows), cost.Of(rows - 1)) << "seed " << seed << ", step " << step << ", rows " << rows;
+        ASSERT_GT(cost.Of(rows), 0);
+      }
+    }
+  }
+}
+
+TEST(VerifyCostTest, FollowsAMachineThatSlowsDownOrSpeedsUp) {
+  VerifyCost cost;
+  for (const double level : {1000.0, 5000.0, 700.0}) {
+    for (int i = 0; i < 120; ++i) {
+      cost.Observe(1, static_cast<int64_t>(level));
+      cost.Observe(4, static_cast<int64_t>(1.5 * level));
+    }
+    EXPECT_NEAR(cost.Of(1), level, 0.01 * level);
+    EXPECT_NEAR(cost.Of(4), 1.5 * level, 0.01 * level);
+  }
+}
+
+// Symptom: after a long context drafts were not verified in a short one, as their times were of the long one.
+TEST(VerifyCostTest, ALevelThatChangesIsTakenOverToOtherNumbersOfRows) {
+  VerifyCost cost;
+  for (int i = 0; i < 50; ++i) {
+    cost.Observe(1, 10'000);
+    cost.Observe(5, 13'000);
+  }
+  for (int i = 0; i < 60; ++i) cost.Observe(1, 1000);
+  EXPECT_NEAR(cost.Of(1), 1000, 20);
+  EXPECT_LT(cost.Of(5), 4000);
+}
+
+TEST(VerifyCostTest, AStepThatWasHeldUpCountsLittle) {
+  VerifyCost cost;
+  cost.Observe(1, 1000);
+  const double guess = cost.Of(5);
+  cost.Observe(5, 1'000'000'000);  // the first of its kind
+  EXPECT_LE(cost.Of(5), VerifyCost::kMostOverGuess * guess + 1e-9);
+  for (int i = 0; i < 100; ++i) cost.Observe(i % 2 == 0 ? 1 : 5, i % 2 == 0 ? 1000 : 1200);
+  const double ratio = cost.Of(5) / cost.Of(1);
+  EXPECT_NEAR(ratio, 1.2, 0.02);
+  cost.Observe(5, 1'000'000'000);
+  EXPECT_LT(cost.Of(5) / cost.Of(1), 1.05 * ratio);
+}
+
+TEST(VerifyCostTest, AFirstStepThatWasHeldUpIsCorrectedByStepsOfMoreRows) {
+  VerifyCost cost;
+  cost.Observe(1, 50'000);
+  cost.Observe(17, 2000);
+  EXPECT_LE(cost.Of(1), 2000);
+  EXPECT_LE(cost.Of(9), 2000);
+}
+
+// Symptom: a few steps of five rows that something else held up, and no draft was verified ever after.
+TEST(VerifyCostTest, WhatLooksDearIsTriedAgainInTheEnd) {
+  VerifyCost cost;
+  cost.Observe(1, 1000);
+  for (int i = 0; i < 10; ++i) {
+    cost.Observe(5, 1'000'000'000);
+    cost.Observe(1, 1000);
+  }
+  EXPECT_GT(cost.Of(5), 4 * cost.Of(1));
+  int n_steps = 0;
+  while (cost.Of(5) > 1.5 * cost.Of(1) && n_steps < 100'000) {
+    cost.Observe(1, 1000);
+    ++n_steps;
+  }
+  EXPECT_LE(n_steps, 20 * VerifyCost::kStaleSteps);
+  EXPECT_GE(n_steps, 2 * VerifyCost::kStaleSteps);
+}
+
+// A policy that always takes what is best by the table, against a machine whose times are known: with drafts that
+// always hold it ends where the true best is; with worthless ones it stays at one row all but a few steps.
+TEST(VerifyCostTest, ChoicesByTheTableEndAtTheTrueBest) {
+  const auto true_time = [](int rows) { return 1000.0 * (rows <= 8 ? 1 + 0.05 * rows : 1.4 + 0.5 * (rows - 8)); };
+  for (const double acceptance : {1.0, 0.05}) {
+    VerifyCost cost;
+    const auto tokens = [&](int rows) {
+      double sum = 1, all = 1;
+      for (int i = 1; i < rows; ++i) sum += all *= acceptance;
+      return sum;
+    };
+    int truly_best = 1;
+    for (int rows = 2; rows <= 17; ++rows) {
+      if (tokens(rows) / true_time(rows) > tokens(truly_best) / true_time(truly_best)) truly_best = rows;
+    }
+    double spent = 0, gained = 0;
+    std::map<int, int> taken;
+    for (int step = 0; step < 4000; ++step) {
+      int best = 1;
+      for (int rows = 2; rows <= 17 && cost.Of(1) > 0; ++rows) {
+        if (tokens(rows) / cost.Of(rows) > tokens(best) / cost.Of(best)) best = rows;
+      }
+      const double hiccup = RandomBits({1, static_cast<uint64_t>(step), RandomPurpose::kTest}) % 100 == 0 ? 20 : 1;
+      cost.Observe(best, static_cast<int64_t>(hiccup * true_time(best)));
+      ++taken[best];
+      spent += true_time(best);
+      gained += tokens(best);
+    }
+    // Nine numbers of rows beyond the best are tried once in kStaleSteps: of the time that is a twentieth. A step that
+    // is held up makes its number of rows look 4 % dearer than its neighbours, which are 6 % worse.
+    double trials = 0;
+    for (int rows = 9; rows <= 17; ++rows) trials += true_time(rows);
+    const double share = trials / (VerifyCost::kStaleSteps * true_time(8));
+    EXPECT_GT(gained / spent, (1 - share - 0.06) * tokens(truly_best) / true_time(truly_best)) << acceptance;
+    EXPECT_GT(gained / spent, 0.99 / true_time(1)) << acceptance;
+  }
+}
+
+}  // namespace
+}  // namespace surety::spec
