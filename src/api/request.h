@@ -48,6 +48,11 @@ struct Constraint {
   std::string grammar;        // kGrammar: GBNF
 };
 
+// How drafted tokens are verified. kCoupled: the answer is a function of seed and position, whatever was drafted.
+// kRejection: the answer has the same law, but for one seed it depends on what was drafted. kLossyTypical: drafts that
+// are likely enough are taken as they are, so the law changes; the answer says so.
+enum class Verification : uint8_t { kCoupled, kRejection, kLossyTypical };
+
 // How tools may be called. The tools themselves are in template_values["tools"], in OpenAI's form.
 struct ToolUse {
   enum class Choice : uint8_t { kNone, kAuto, kRequired, kNamed };
@@ -75,6 +80,7 @@ struct GenerationRequest {
   Constraint constraint;
   ToolUse tool_use;
   bool speculate = true;                // tokens may be drafted and verified together; never changes the answer
+  Verification verification = Verification::kCoupled;
   std::string prediction;               // text that the answer is expected to resemble: drafts are looked up in it
 
   // Set by who verified the caller, never from a field of the body alone.

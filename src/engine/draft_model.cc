@@ -163,6 +163,10 @@ int32_t DraftModel::Pick(const Wish& wish, DraftState& state, int depth, std::sp
   if (holds < wish.least) return -1;
   const int32_t own = map_.identical() ? token : map_.ToDraft(token);
   if (own < 0) return -1;
+  if (sequence.state->request().verification == api::Verification::kRejection) {
+    const auto law = sampler_.Distribution(target_logits_, sequence.sampling);
+    state.laws.emplace_back(law.begin(), law.end());
+  }
   state.proposal.push_back(token);
   state.classes.push_back(a_class);
   return own;
@@ -178,6 +182,7 @@ void DraftModel::Draft(std::span<const Wish> wishes) {
     DraftState& state = StateOf(sequence);
     state.proposal.clear();
     state.classes.clear();
+    state.laws.clear();
     const int n_text = static_cast<int>(state.text.size());
     int n_computed = 0;
     if (map_.identical()) {

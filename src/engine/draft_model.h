@@ -1,9 +1,9 @@
 // A second, smaller model that drafts for the target: whose text it has read, where its keys and values are, what it
 // proposes next.
 //
-// With the target's vocabulary its keys and values lie in the target's own pages, so a prefix that is found in the cache
-// brings them along; how many tokens of a page they cover is kept beside the page. With another vocabulary the texts
-// have other tokens, and it has pages of its own.
+// With the target's vocabulary its keys and values lie in the target's own pages, so a prefix that is found in the
+// cache brings them along; how many tokens of a page they cover is kept beside the page. With another vocabulary the
+// texts have other tokens, and it has pages of its own.
 //
 // A draft is drawn as the target draws: from the draft's law under the request's parameters, by the same race
 // (spec/coupling.h), so that both name the same token as often as the laws allow. Nothing here can change an answer.

@@ -37,6 +37,7 @@ struct DraftState {
   double mean;                      // of all its tokens, given that those before held
   std::vector<int32_t> proposal;    // in the target's vocabulary, from the token that comes next
   std::vector<int> classes;         // of its tokens
+  std::vector<std::vector<std::pair<int32_t, double>>> laws;  // that they were drawn from, where a rule asks for them
 };
 
 }  // namespace surety::engine

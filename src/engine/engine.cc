@@ -114,7 +114,7 @@ class EngineImpl final : public Engine {
   bool CommitToken(PickJob& job, size_t i, int64_t now, std::vector<api::Event>& events);
   void Finish(Sequence& sequence, api::FinishReason reason, api::Event event, std::vector<api::Event>& events);
   void Count(int64_t nanos);
-  void Log(int64_t start, int64_t planned, int64_t computed, int64_t picked, int n_running);
+  void Log(int64_t start, int64_t drafted, int64_t planned, int64_t computed, int64_t picked, int n_running);
 
   LocalModel& model_;
   EngineOptions options_;
@@ -172,8 +172,11 @@ Result<PreparedRequest> EngineImpl::Prepare(api::GenerationRequest request) {
   if (!request.scope.tenant.empty()) {
     SURETY_ASSIGN_OR_RETURN(prepared.scope, ScopeKeyOf(request.scope));
   }
-  if (!request.prediction.empty()) {
+  if (!request.prediction.empty() && request.speculate) {
     prepared.prediction = model_.tokenizer().Encode(request.prediction, false, {.add_special = false});
+    if (static_cast<int>(prepared.prediction.size()) > options_.context_tokens) {  // no answer is longer
+      prepared.prediction.resize(static_cast<size_t>(options_.context_tokens));
+    }
   }
   prepared.id = next_id_.fetch_add(1, std::memory_order_relaxed);
   const int room = options_.context_tokens - n_prompt;
@@ -271,7 +274,7 @@ Status EngineImpl::Step(std::vector<api::Event>& events) {
   Count(now - start);
   for (PickJob& job : jobs_) Commit(job, now, events);
   if (plan_.n_rows() == plan_.n_decode_rows) speculator_.NoteStep(plan_.n_rows(), plan_.n_decodes, now - drafted);
-  Log(start, plan_end, computed, now, n_running);
+  Log(start, drafted, plan_end, computed, now, n_running);
   return OkStatus();
 }
 
@@ -348,9 +351,12 @@ void EngineImpl::AddJobs(Sequence& sequence, int logit_row, int n_drafted) {
 void EngineImpl::Commit(PickJob& job, int64_t now, std::vector<api::Event>& events) {
   Sequence& sequence = *job.sequence;
   const int n_drafted = static_cast<int>(job.more_logits.size());
-  speculator_.NoteVerified(sequence, n_drafted, std::max(0, static_cast<int>(job.tokens.size()) - 1));
+  speculator_.NoteDrafted(sequence, n_drafted);
   for (size_t i = 0; i < job.tokens.size(); ++i) {
-    if (i > 0) CommitRows(sequence, 1);
+    if (i > 0) {
+      CommitRows(sequence, 1);
+      speculator_.NoteAccepted(sequence, static_cast<int>(i) - 1);
+    }
     if (CommitToken(job, i, now, events)) return;
   }
   if (!job.status.ok()) {
@@ -495,16 +501,19 @@ void EngineImpl::Count(int64_t nanos) {
   counters_.pages_left_to_recompute = keeper_->n_left_to_recompute();
 }
 
-void EngineImpl::Log(int64_t start, int64_t planned, int64_t computed, int64_t picked, int n_running) {
+void EngineImpl::Log(int64_t start, int64_t drafted, int64_t planned, int64_t computed, int64_t picked, int n_running) {
   const int64_t end = clock_.NowNanos();
   StepRecord& record = log_.Next();
   record.start_unix_ns = clock_.WallNanos() - (end - start);
   record.predicted_ns = plan_.predicted_ns;
-  record.plan_ns = planned - start;
+  record.draft_ns = drafted - start;
+  record.plan_ns = planned - drafted;
   record.compute_ns = computed - planned;
   record.pick_ns = picked - computed;
   record.commit_ns = end - picked;
   record.decode_rows = plan_.n_decode_rows;
+  record.draft_rows = 0;
+  for (const SequenceStep& step : plan_.sequences) record.draft_rows += step.n_drafted;
   record.prefill_rows = plan_.n_rows() - plan_.n_decode_rows;
   record.prefills = static_cast<int>(plan_.sequences.size()) - plan_.n_decodes;
   record.attended = plan_.work.attended;

@@ -212,7 +212,7 @@ void ServingMetrics::OnEvent(const api::Event& event, int64_t now_ns) {
   int64_t& last = open.last_token_ns[static_cast<size_t>(event.choice)];
   if (!event.tokens.empty()) {
     if (last > 0) {
-      itl_.Observe(Seconds(now_ns - last));
+      if (now_ns > last) itl_.Observe(Seconds(now_ns - last));  // once a step, however many tokens it gave
     } else if (event.choice == 0) {
       ttft_.Observe(Seconds(now_ns - open.arrival_ns));
     }

@@ -38,6 +38,11 @@ Speculator::Speculator(const SpeculationOptions& options, const model::Tokenizer
     : options_(options), tokenizer_(tokenizer), shared_(spec::LookupDraft::Prior()),
       forced_({0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8}), store_(options.store), model_(std::move(model)) {}
 
+// Under rejection the number of drafted tokens must not depend on which ones were drawn, or the result is biased.
+bool Speculator::MustNotLookAtDrawn(const Sequence& sequence) {
+  return sequence.state->request().verification == api::Verification::kRejection;
+}
+
 bool Speculator::MayDraft(const Sequence& sequence) const {
   return !sequence.prefilling() && sequence.tokens_left() > 1 && sequence.state->request().speculate;
 }
@@ -138,7 +143,8 @@ void Speculator::AskModel(int n_decoding, std::span<Sequence* const> asking) {
       const double gain = plain / n_decoding * std::max(0.0, mean - least) * std::min(sequence->tokens_left(), 256);
       if (model_->cost().Of(1) > 0 && gain < model_->cost().Of(1) * 0.1 * behind) continue;
     }
-    wishes.push_back({sequence, std::min(depth, MostFor(*sequence)), depth == 1 || always ? 0.0 : least});
+    const bool blind = depth == 1 || always || MustNotLookAtDrawn(*sequence);
+    wishes.push_back({sequence, std::min(depth, MostFor(*sequence)), blind ? 0.0 : least});
   }
   const int64_t before = model_->spent_ns();
   model_->Draft(wishes);
@@ -147,7 +153,10 @@ void Speculator::AskModel(int n_decoding, std::span<Sequence* const> asking) {
     const DraftState* state = wish.sequence->draft_state.get();
     if (state == nullptr) continue;
     Offer(*wish.sequence, DraftMethod::kModel, state->proposal,
-          [state](int i) { return state->own.Of(state->classes[static_cast<size_t>(i)]); });
+          [&](int i) {
+            return MustNotLookAtDrawn(*wish.sequence) ? state->mean
+                                                      : state->own.Of(state->classes[static_cast<size_t>(i)]);
+          });
   }
 }
 
@@ -199,21 +208,22 @@ void Speculator::Observe(Sequence& sequence, int32_t token) {
   if (model_ != nullptr) model_->Observe(sequence, token);
 }
 
-void Speculator::NoteVerified(Sequence& sequence, int n_drafted, int n_kept) {
+void Speculator::NoteDrafted(Sequence& sequence, int n_drafted) {
   ++counters_.passes;
   if (n_drafted == 0) return;
   sequence.n_drafted += n_drafted;
-  sequence.n_accepted += n_kept;
   SpeculationCounters::Method& method = counters_.methods[static_cast<size_t>(sequence.draft_method)];
   ++method.n_drafts;
   method.draft_tokens += n_drafted;
-  method.accepted_tokens += n_kept;
-  n_kept_in_step_ += n_kept;
-  for (int i = 0; i < n_drafted; ++i) {
-    const auto at = static_cast<size_t>(std::min(i, SpeculationCounters::kPositions - 1));
-    ++method.drafted_at[at];
-    if (i < n_kept) ++method.accepted_at[at];
-  }
+  for (int i = 0; i < n_drafted; ++i) ++method.drafted_at[SpeculationCounters::PositionOf(i)];
+}
+
+void Speculator::NoteAccepted(Sequence& sequence, int place) {
+  ++sequence.n_accepted;
+  ++n_kept_in_step_;
+  SpeculationCounters::Method& method = counters_.methods[static_cast<size_t>(sequence.draft_method)];
+  ++method.accepted_tokens;
+  ++method.accepted_at[SpeculationCounters::PositionOf(place)];
 }
 
 void Speculator::NoteStep(int n_rows, int n_sequences, int64_t nanos) {

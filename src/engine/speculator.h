@@ -38,6 +38,7 @@ struct SpeculationOptions {
 
 struct SpeculationCounters {
   static constexpr int kPositions = 16;  // later ones count as the last
+  static size_t PositionOf(int place) { return static_cast<size_t>(place < kPositions ? place : kPositions - 1); }
   struct Method {
     int64_t n_drafts = 0;        // drafts that a step verified
     int64_t draft_tokens = 0;
@@ -69,8 +70,9 @@ class Speculator {
   void Plan(std::span<Sequence* const> running, kv::PrefixCache& cache, int64_t now_ns);
   // A token of a sequence's answer was committed.
   void Observe(Sequence& sequence, int32_t token);
-  // `n_kept` tokens of a draft held, of `n_drafted` that were verified.
-  void NoteVerified(Sequence& sequence, int n_drafted, int n_kept);
+  // A step of the sequence verified this many drafted tokens; of them, the one at this place held and was given.
+  void NoteDrafted(Sequence& sequence, int n_drafted);
+  void NoteAccepted(Sequence& sequence, int place);
   // A step that only decoded took this long, without the time of drafting.
   void NoteStep(int n_rows, int n_sequences, int64_t nanos);
   // A choice ended with an answer that may be looked up by others of its scope.
@@ -92,6 +94,7 @@ class Speculator {
     return options_.max_draft_tokens > 0 && options_.max_draft_rows > 0;
   }
   bool MayDraft(const Sequence& sequence) const;
+  static bool MustNotLookAtDrawn(const Sequence& sequence);
   int MostFor(const Sequence& sequence) const;
   std::span<const int32_t> LookUp(Sequence& sequence, kv::PrefixCache& cache, int64_t now_ns);
   void Force(Sequence& sequence) const;

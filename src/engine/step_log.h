@@ -15,11 +15,13 @@ struct StepRecord {
   int64_t number = 0;          // counts from 1
   int64_t start_unix_ns = 0;
   int64_t predicted_ns = 0;    // of plan_ns + compute_ns + pick_ns; 0: there was no prediction yet
+  int64_t draft_ns = 0;        // drafting, by a model or by looking up
   int64_t plan_ns = 0;         // admission and choice of rows
   int64_t compute_ns = 0;      // the model
   int64_t pick_ns = 0;         // grammars and sampling
   int64_t commit_ns = 0;       // pages published, text released, ends
-  int decode_rows = 0;
+  int decode_rows = 0;         // draft_rows included
+  int draft_rows = 0;
   int prefill_rows = 0;
   int prefills = 0;            // prompts that had rows
   double attended = 0;         // tokens that the rows looked at, summed

@@ -3,7 +3,8 @@
 // constraint. The choices of a step are shared out over the workers.
 //
 // Threads: one caller, between steps of the model (it uses the same workers). Owns: one sampler a worker.
-// Invariant: a token is a function of its logits, parameters, history and position alone, whichever worker drew it.
+// Invariant: a token is a function of its logits, parameters, history and position alone, whichever worker drew it;
+// under another rule than the coupled one also of what was drafted.
 #pragma once
 
 #include <memory>
@@ -13,6 +14,7 @@
 #include "base/executor.h"
 #include "engine/sampler.h"
 #include "engine/sequence.h"
+#include "spec/rejection.h"
 
 namespace surety::engine {
 
@@ -39,11 +41,20 @@ class TokenPicker {
   bool Ends(const Sequence& sequence, int32_t token) const;   // the token ends the answer
 
  private:
-  void PickRun(PickJob& job, Sampler& sampler) const;
-  int32_t PickOne(PickJob& job, std::span<float> logits, Sampler& sampler) const;
+  // What one worker needs.
+  struct Tools {
+    explicit Tools(int vocab_size) : sampler(vocab_size) {}
+    Sampler sampler;
+    std::unique_ptr<spec::RejectionVerifier> verifier;  // made when a request asks for it
+  };
+  void PickRun(PickJob& job, Tools& tools) const;
+  int32_t PickOne(PickJob& job, size_t row, Tools& tools) const;
+  // The token behind a row whose logits have all transforms, by the request's rule.
+  int32_t Decide(const PickJob& job, size_t row, std::span<const float> logits, Tools& tools) const;
 
   Executor& executor_;
-  std::vector<std::unique_ptr<Sampler>> samplers_;
+  int vocab_size_;
+  std::vector<std::unique_ptr<Tools>> tools_;
   std::vector<int32_t> end_ids_;
 };
 

@@ -24,6 +24,7 @@ struct AnswerHead {
   std::string fingerprint;   // of weights and program
   int64_t created_unix_s = 0;
   const api::Backend* backend = nullptr;  // alive while its sinks are called
+  std::string lossy = {};    // the rule of verification that changed the answer's law; empty: it is the model's own
 };
 
 class Answer {

@@ -47,6 +47,18 @@ TEST(OpenAiApiTest, AChatAnswersInTheReferencesShape) {
       "prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":0}}})"));
 }
 
+TEST(OpenAiApiTest, ALossyRuleIsRepeatedInTheAnswerAndInEveryChunk) {
+  ApiRig rig;
+  for (int i = 0; i < 3; ++i) rig.backend->scripts.push_back({Text("a"), Text("b"), End(FinishReason::kStop)});
+  const auto whole = rig.Post("/v1/chat/completions", With(R"("verification":"typical")"));
+  EXPECT_EQ(whole->Json().at("verification"), "typical");
+  bool done;
+  const auto record = rig.Post("/v1/chat/completions", With(R"("verification":"typical","stream":true)"));
+  for (const auto& chunk : Chunks(record->body, done)) EXPECT_EQ(chunk.at("verification"), "typical");
+  const auto exact = rig.Post("/v1/chat/completions", With(R"("verification":"rejection")"));
+  EXPECT_FALSE(exact->Json().contains("verification"));
+}
+
 TEST(OpenAiApiTest, AStreamBeginsWithTheRoleAndEndsWithDone) {
   ApiRig rig;
   rig.backend->scripts = {{Text("Hel"), Text("lo"), End(FinishReason::kLength)}};

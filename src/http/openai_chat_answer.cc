@@ -9,7 +9,8 @@ namespace {
 std::string HeadJson(const AnswerHead& head, const char* object) {
   return "{\"id\":" + JsonString(head.id) + ",\"object\":\"" + object + "\",\"created\":" +
          std::to_string(head.created_unix_s) + ",\"model\":" + JsonString(head.model) + ",\"system_fingerprint\":" +
-         JsonString(head.fingerprint);
+         JsonString(head.fingerprint) +
+         (head.lossy.empty() ? std::string() : ",\"verification\":" + JsonString(head.lossy));
 }
 
 class ChatStream : public Answer {

@@ -130,7 +130,8 @@ struct Options {
 std::string HeadJson(const AnswerHead& head) {
   return "{\"id\":" + JsonString(head.id) + ",\"object\":\"text_completion\",\"created\":" +
          std::to_string(head.created_unix_s) + ",\"model\":" + JsonString(head.model) + ",\"system_fingerprint\":" +
-         JsonString(head.fingerprint);
+         JsonString(head.fingerprint) +
+         (head.lossy.empty() ? std::string() : ",\"verification\":" + JsonString(head.lossy));
 }
 
 api::Event WithoutOutput(const api::Event& event) {

@@ -81,6 +81,7 @@ void Generate(Endpoint endpoint, const Services& services, const HttpRequest& re
   if (RequestTrace* trace = writer->trace()) trace->SetCall(*call, answer_id);
   AnswerHead head{request.request_id, answer_id, opened->model.name, Fingerprint(backend->description()),
                   services.clock->WallNanos() / 1'000'000'000, backend.get()};
+  if (call->requests.front().verification == api::Verification::kLossyTypical) head.lossy = "typical";
   ApiExchange::Setup setup;
   setup.writer = writer;
   setup.answer = MakeAnswer(endpoint, std::move(head), *call);

@@ -139,6 +139,10 @@ TEST_F(GenerationTest, DraftsAreForbiddenByEitherName) {
   EXPECT_TRUE(Chat(R"("speculate":true,"speculative.n_max":8,"speculative.n_min":1,"speculative.p_min":0.5)")
                   .speculate);
   EXPECT_TRUE(Chat(R"("speculate":null)").speculate);
+  EXPECT_EQ(Chat(R"("speculate":true)").verification, api::Verification::kCoupled);
+  EXPECT_EQ(Chat(R"("verification":"rejection")").verification, api::Verification::kRejection);
+  EXPECT_EQ(Chat(R"("verification":"typical")").verification, api::Verification::kLossyTypical);
+  EXPECT_EQ(ChatFault(R"("verification":"sloppy")"), "verification|unsupported_value");
   EXPECT_FALSE(Chat(R"("speculate":false)").speculate);
   EXPECT_FALSE(Chat(R"("speculative.n_max":0)").speculate);
   EXPECT_FALSE(Map(kCompletions, R"({"prompt":["a","b"],"speculative.n_max":0.0})")->requests[1].speculate);

@@ -190,6 +190,9 @@ Parsed<void> MapCommon(const json::object& body, const CallContext& context, Gen
   call.stream = BoolOr(body, "stream", false);
   call.include_stop_text = BoolOr(body, "include_stop_str_in_output", false);
   call.timings = BoolOr(body, "timings", false);
+  const std::string_view rule = StringOr(body, "verification", "coupled");
+  if (rule == "rejection") request.verification = api::Verification::kRejection;
+  if (rule == "typical") request.verification = api::Verification::kLossyTypical;
   request.speculate = BoolOr(body, "speculate", true) && IntOr(body, "speculative.n_max", 1) != 0;
   if (const json::value* options = Member(body, "stream_options")) {
     if (!call.stream) return BadField("stream_options", "stream_options is for answers with stream: true");

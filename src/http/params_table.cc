@@ -104,6 +104,13 @@ constexpr Parameter kTable[] = {
     // How fast. None of these changes the text.
     {"speculate", kGenerate, kBool, kAny, kNoLimit, "true", kHonoured, "",
      "false: no tokens are drafted for this request (an extension of this server)"},
+    {"verification", kTalk, kString, kAny, kNoLimit, R"("coupled")", kHonoured,
+     R"(["coupled","rejection","typical"])",
+     "How drafts are verified. coupled: the answer is that of its seed, drafts or not. rejection: the same law, but "
+     "for one seed it may depend on what was drafted. typical: LOSSY, likely drafts are taken as they are; the answer has "
+     "verification typical"},
+    {"verification", kResponses, kString, kAny, kNoLimit, R"("coupled")", kHonoured, R"(["coupled","rejection"])",
+     "The same, of the exact ones"},
     {"prediction", kChat, kObject, kAny, kNoLimit, "", kHonoured, "",
      "What the answer is expected to resemble: drafts are looked up in it"},
     {"prediction.type", kChat, kString, kAny, kNoLimit, "", kHonoured, R"(["content"])", "content"},

@@ -6,8 +6,9 @@
 namespace surety::spec {
 namespace {
 
-// How far one step moves the logarithms of level and ratio towards what was seen.
-constexpr double kLevelWeight = 0.15, kRatioWeight = 0.1;
+// How far one step moves the logarithms of level and ratio towards what was seen. A ratio moves quickly at first, then
+// slowly: were it to follow a machine that slows down, those of other numbers of rows would be left behind.
+constexpr double kLevelWeight = 0.25, kFirstRatioWeight = 1 - kLevelWeight, kLastRatioWeight = 0.02;
 constexpr double kRelaxation = 0.8;
 
 }  // namespace
@@ -24,8 +25,9 @@ void VerifyCost::Observe(int rows, int64_t nanos) {
   } else {
     const double off = std::log(std::min(seen / (level_ * figure.ratio), kMostOver));
     level_ *= std::exp(kLevelWeight * off);
-    figure.ratio *= std::exp(kRatioWeight * off);
+    figure.ratio *= std::exp(std::clamp(1.0 / figure.n_seen, kLastRatioWeight, kFirstRatioWeight) * off);
   }
+  ++figure.n_seen;
   figure.last_step = ++n_steps_;
   RelaxStale();
   Order();
@@ -35,6 +37,7 @@ void VerifyCost::RelaxStale() {
   for (Figure& figure : figures_) {
     if (figure.ratio == 0 || n_steps_ - figure.last_step < kStaleSteps) continue;
     figure.ratio *= kRelaxation;
+    figure.n_seen = 1;
     figure.last_step = n_steps_;
   }
 }

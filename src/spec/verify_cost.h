@@ -32,6 +32,7 @@ class VerifyCost {
   static constexpr double kGuessedSlope = 0.05;
   struct Figure {
     double ratio = 0;       // to the level; 0: none yet
+    int n_seen = 0;         // since it was guessed
     int64_t last_step = 0;  // when it was last seen, or became cheaper
     double at_most = 0;     // the least of this and all those of more rows
   };

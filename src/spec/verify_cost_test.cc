@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -79,6 +80,21 @@ TEST(VerifyCostTest, ALevelThatChangesIsTakenOverToOtherNumbersOfRows) {
   for (int i = 0; i < 60; ++i) cost.Observe(1, 1000);
   EXPECT_NEAR(cost.Of(1), 1000, 20);
   EXPECT_LT(cost.Of(5), 4000);
+}
+
+// Symptom: a batch ran while something else took the machine, and then a single stream had no drafts for a while: its
+// steps had become cheaper in proportion to all others.
+TEST(VerifyCostTest, AMachineThatIsBusyForAWhileDoesNotChangeProportions) {
+  VerifyCost cost;
+  for (int i = 0; i < 50; ++i) {
+    for (const auto& [rows, nanos] : {std::pair(1, 1000), std::pair(16, 2000), std::pair(32, 3000)}) {
+      cost.Observe(rows, nanos);
+    }
+  }
+  for (int i = 0; i < 100; ++i) cost.Observe(i % 2 == 0 ? 16 : 32, i % 2 == 0 ? 8000 : 12'000);
+  for (int i = 0; i < 40; ++i) cost.Observe(1, 1000);
+  EXPECT_NEAR(cost.Of(1), 1000, 20);
+  EXPECT_LT(cost.Of(16), 2600);
 }
 
 TEST(VerifyCostTest, AStepThatWasHeldUpCountsLittle) {

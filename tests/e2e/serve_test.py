@@ -83,9 +83,11 @@ class ServeTest(EndToEnd):
         self.documented(answer["models"], "http_api.md")
         steps = answer["models"][0]["steps"]
         self.assertEqual([s["step"] for s in steps], list(range(1, len(steps) + 1)))
-        # The prompt's rows, and one for each further token.
+        # The prompt's rows, and one for each further token but those whose drafts held.
         self.assertEqual(sum(s["prefill_rows"] for s in steps), usage["prompt_tokens"])
-        self.assertEqual(sum(s["decode_rows"] for s in steps), usage["completion_tokens"] - 1)
+        accepted = server.call("GET", "/admin/state", port=server.admin)[1]["models"][0]["accepted_tokens"]
+        self.assertEqual(sum(s["decode_rows"] - s["draft_rows"] for s in steps) + accepted,
+                         usage["completion_tokens"] - 1)
         self.assertTrue(all(s["compute_seconds"] > 0 for s in steps))
         self.assertGreater(steps[-1]["predicted_seconds"], 0)
         last = server.call("GET", "/admin/steps?last=2", port=server.admin)[1]["models"][0]["steps"]

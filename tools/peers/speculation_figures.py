@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+"""What speculation is worth by kind of text: decode speed with it and without, in turns, alone and in a batch.
+
+Usage: speculation_figures.py SURETY MODEL [--llama LLAMA_SERVER] [--gguf FILE] [--pairs 5] [--rounds 3] [--json]
+                              [--kinds forms,letters,...] [--tokens 128] [--batch 16]
+
+Starts `SURETY serve` and asks each prompt twice, with `speculate` false and true, in turns; medians of tokens a second
+of decoding (one stream) or of all streams together by the clock (--batch), of the ratio of each pair, tokens a pass and
+the share of drafted tokens that held. Prompts are read before, under a salt of their own each, so nothing but the
+request's own text is looked up; only `repeat` asks for similar letters in one scope. With --llama, llama-server runs
+the same prompts, once plain and once for each of its lookup settings. Needs nothing but Python; a Markdown table, or
+with --json one object.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+NAMES = ("Anna Berg", "Luis Ortega", "Mei Tanaka", "Omar Haddad", "Ruth Klein", "Piotr Nowak", "Ines Silva", "Tom Reed")
+CITIES = ("Lyon", "Graz", "Porto", "Leeds", "Turin", "Ghent", "Bergen", "Split")
+PRODUCTS = ("current account", "savings account", "car loan", "home loan", "credit card")
+WORDS = ("river stone market letter garden window bridge summer winter silver copper harbor forest mountain valley "
+         "engine paper candle mirror ladder").split()
+LLAMA_SETTINGS = {"ngram-simple": ["--spec-type", "ngram-simple"],
+                  "ngram-simple 4/16": ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "4",
+                                        "--spec-ngram-simple-size-m", "16"],
+                  "ngram-cache": ["--spec-type", "ngram-cache"]}
+
+
+def forms(draw):
+    def record(name):
+        return json.dumps({"customer": {"name": name, "city": draw.choice(CITIES), "country": "EU"},
+                           "product": draw.choice(PRODUCTS), "identity_checked": True, "documents_complete": True,
+                           "risk_class": "standard", "amount_eur": draw.randint(1, 90) * 100, "decision": "approved",
+                           "next_step": "send contract by mail"}, indent=2)
+    names = draw.sample(NAMES, 4)
+    text = "".join(f"Case of {name} as JSON:\n{record(name)}\n\n" for name in names[:3])
+    return {"prompt": text + f"Case of {names[3]} as JSON:\n", "temperature": 0, "stop": ["\n\n"]}
+
+
+def letters(draw):
+    def letter(name):
+        return (f"Dear {name},\n\nthank you for your request about the {draw.choice(PRODUCTS)}. We have received all "
+                "documents that we need and will answer in writing within ten working days. You do not have to do "
+                "anything until then. If your address or your income has changed since your last visit, please tell "
+                f"your branch in {draw.choice(CITIES)}.\n\nYours sincerely,\nThe customer service\n\n---\n\n")
+    names = draw.sample(NAMES, 3)
+    return {"prompt": letter(names[0]) + letter(names[1]) + f"Dear {names[2]},\n\n", "temperature": 0}
+
+
+def quotes(draw):
+    text = " ".join(
+        f"The {draw.choice(PRODUCTS)} of {draw.choice(NAMES)} in {draw.choice(CITIES)} was opened in "
+        f"{draw.randint(1990, 2020)} and has a limit of {draw.randint(1, 90) * 100} euros, which the branch "
+        f"{draw.choice(('raised', 'confirmed', 'lowered'))} in {draw.randint(2021, 2025)}." for _ in range(4))
+    return {"prompt": f"Source:\n{text}\n\nSummary that quotes the source word for word:\n\"{text[:12]}",
+            "temperature": 0}
+
+
+def schema(draw):
+    fields = {name: {"enum": list(values)} for name, values in
+              (("customer_name", NAMES), ("customer_city", CITIES), ("requested_product", PRODUCTS))}
+    fields |= {"identity_checked": {"type": "boolean"}, "documents_complete": {"type": "boolean"},
+               "risk_classification": {"enum": ["standard", "raised", "high"]},
+               "next_processing_step": {"enum": ["send contract by mail", "ask for further documents"]}}
+    shape = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+    return {"messages": [{"role": "user", "content": f"A record as JSON: {draw.choice(NAMES)} in "
+                                                     f"{draw.choice(CITIES)} wants a {draw.choice(PRODUCTS)}."}],
+            "temperature": 0,
+            "response_format": {"type": "json_schema", "json_schema": {"name": "r", "strict": True, "schema": shape}}}
+
+
+def repeat(draw):
+    return {"messages": [{"role": "user", "content": f"Write a short letter of a bank to {draw.choice(NAMES)}: the "
+                                                     f"{draw.choice(PRODUCTS)} is approved."}], "temperature": 0}
+
+
+def free(draw):
+    return {"prompt": " ".join(draw.choice(WORDS) for _ in range(120)), "temperature": 1.0,
+            "seed": draw.randint(1, 2**31)}
+
+
+def story(draw):
+    return {"prompt": f"{draw.choice(NAMES)} walked through {draw.choice(CITIES)} at night and thought about",
+            "temperature": 0.8, "seed": draw.randint(1, 2**31)}
+
+
+KINDS = {"forms": forms, "letters": letters, "quotes": quotes, "schema": schema, "repeat": repeat, "story": story,
+         "free": free}
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Target:
+    """A server that is asked; `off`: what a body has to make it draft nothing."""
+
+    def __init__(self, name, command, port, off):
+        self.name, self.port, self.off = name, port, off
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.model = ""
+
+    def wait(self, model):
+        self.model = model
+        for _ in range(600):
+            try:
+                if self.request("GET", "/health", None)[0] == 200:
+                    return self
+            except OSError:
+                pass
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.1)
+        raise SystemExit(f"{self.name} did not start")
+
+    def request(self, method, path, body):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body),
+                               {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+    def ask(self, body, n, drafts, salt):
+        body = {"model": self.model, **body, "max_tokens": n}
+        if self.off is not None:
+            body |= {"timings": True, "cache_salt": salt, "ignore_eos": "response_format" not in body}
+            if not drafts:
+                body |= self.off
+        else:
+            body |= {"cache_prompt": True, "ignore_eos": "response_format" not in body}
+        path = "/v1/chat/completions" if "messages" in body else "/v1/completions"
+        begin = time.monotonic()
+        status, text = self.request("POST", path, body)
+        if status != 200:
+            raise SystemExit(f"{self.name}: {status} {text.decode()}")
+        answer = json.loads(text)
+        timings = answer.get("timings", {})
+        tokens = answer["usage"]["completion_tokens"]
+        decode_ms = timings.get("decode_ms", timings.get("predicted_ms", 0))
+        # Of our decode time the first token is no part; llama-server counts it.
+        counted = tokens - (1 if "decode_ms" in timings else 0)
+        return {"tokens": tokens, "rate": counted / decode_ms * 1000 if decode_ms else 0,
+                "drafted": timings.get("draft_n", 0), "held": timings.get("draft_n_accepted", 0),
+                "seconds": time.monotonic() - begin,
+                "text": answer["choices"][0].get("text") or answer["choices"][0].get("message", {}).get("content")}
+
+
+def together(asks):
+    results = [None] * len(asks)
+
+    def work(i):
+        results[i] = asks[i]()
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(asks))]
+    begin = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results, time.monotonic() - begin
+
+
+def salt_of(kind, mode, i):
+    return f"{kind}-{mode}" + ("" if kind == "repeat" else f"-{i}")
+
+
+def drafts_of(results):
+    tokens = sum(r["tokens"] - 1 for r in results)
+    drafted, held = sum(r["drafted"] for r in results), sum(r["held"] for r in results)
+    return {"tokens_per_pass": round(tokens / max(1, tokens - held), 2),
+            "acceptance": round(held / drafted, 3) if drafted else None, "drafted": drafted, "held": held}
+
+
+def measure_alone(plain, fast, kind, args):
+    """Pairs of one prompt: without drafts on `plain`, with them on `fast` (the same server, or two)."""
+    slow, quick, n_equal = [], [], 0
+    for i in range(args.pairs + 1):
+        body = KINDS[kind](random.Random(i))
+        pair = []
+        for target, drafts in ((plain, False), (fast, True)):
+            salt = salt_of(kind, drafts, i)
+            target.ask(body, 1, drafts, salt)
+            pair.append(target.ask(body, args.tokens, drafts, salt))
+        if i > 0:  # the first warms up
+            slow.append(pair[0])
+            quick.append(pair[1])
+            n_equal += pair[0]["text"] == pair[1]["text"]
+    return {"kind": kind, "batch": 1, "plain": round(statistics.median(r["rate"] for r in slow), 1),
+            "drafted_speed": round(statistics.median(r["rate"] for r in quick), 1),
+            "ratio": round(statistics.median(q["rate"] / s["rate"] for s, q in zip(slow, quick)), 2),
+            "same_texts": f"{n_equal}/{len(slow)}", **drafts_of(quick)}
+
+
+def measure_batch(plain, fast, kind, args):
+    slow, quick, ratios, results, n_equal = [], [], [], [], 0
+    for r in range(args.rounds):
+        bodies = [KINDS[kind](random.Random(100 * (r + 1) + i)) for i in range(args.batch)]
+        texts, rates = [], []
+        order = ((plain, False), (fast, True))
+        for target, drafts in (order if r % 2 == 0 else order[::-1]):
+            salts = [salt_of(kind, drafts, f"b{r}-{i}") for i in range(args.batch)]
+            together([lambda b=b, s=s: target.ask(b, 1, drafts, s) for b, s in zip(bodies, salts)])
+            done, seconds = together([lambda b=b, s=s: target.ask(b, args.tokens, drafts, s)
+                                      for b, s in zip(bodies, salts)])
+            rates.append((drafts, sum(d["tokens"] for d in done) / seconds))
+            texts.append([d["text"] for d in done])
+            results += done if drafts else []
+        rate = dict(rates)
+        slow.append(rate[False])
+        quick.append(rate[True])
+        ratios.append(rate[True] / rate[False])
+        n_equal += sum(a == b for a, b in zip(*texts))
+    return {"kind": kind, "batch": args.batch, "plain": round(statistics.median(slow), 1),
+            "drafted_speed": round(statistics.median(quick), 1), "ratio": round(statistics.median(ratios), 2),
+            "same_texts": f"{n_equal}/{args.batch * args.rounds}", **drafts_of(results)}
+
+
+def rows_of(name, plain, fast, args):
+    for kind in args.kinds.split(","):
+        for batch in (1, args.batch):
+            if batch == 1 or args.rounds > 0:
+                measure = measure_alone if batch == 1 else measure_batch
+                row = {"program": name, **measure(plain, fast, kind, args)}
+                print(json.dumps(row), file=sys.stderr, flush=True)
+                yield row
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("surety")
+    parser.add_argument("model")
+    parser.add_argument("--llama", help="llama-server, to be measured beside it")
+    parser.add_argument("--gguf", help="the model's file, for llama-server")
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3, help="of --batch prompts; 0: none")
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    rows, targets = [], []
+    try:
+        port = free_port()
+        ours = Target("surety", [args.surety, "serve", "-m", args.model, "--port", str(port), "-c", "1024",
+                                 "--parallel", str(args.batch), "-t", str(args.threads)], port, {"speculate": False})
+        targets.append(ours)
+        rows += rows_of("surety", ours.wait(args.model), ours, args)
+        if args.llama:
+            def llama(*options):
+                port = free_port()
+                command = [args.llama, "-m", args.gguf, "--port", str(port), "-t", str(args.threads), "-tb",
+                           str(args.threads), "-c", str(1024 * args.batch), "-np", str(args.batch), *options]
+                targets.append(Target("llama-server", command, port, None))
+                return targets[-1].wait(args.model)
+            plain = llama()
+            for name, options in LLAMA_SETTINGS.items():
+                fast = llama(*options)
+                rows += rows_of("llama-server " + name, plain, fast, args)
+                fast.process.terminate()
+                fast.process.wait()
+    finally:
+        for target in targets:
+            target.process.terminate()
+            target.process.wait()
+    if args.json:
+        print(json.dumps({"model": args.model, "threads": args.threads, "tokens": args.tokens, "rows": rows}))
+        return
+    print(f"{args.model}, {args.threads} threads, {args.tokens} tokens an answer\n")
+    print("| Program | Text | Streams | Plain tok/s | With drafts tok/s | Ratio | Tokens a pass | Held | Same texts |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for r in rows:
+        held = "-" if r["acceptance"] is None else f"{100 * r['acceptance']:.0f} %"
+        print(f"| {r['program']} | {r['kind']} | {r['batch']} | {r['plain']} | {r['drafted_speed']} | {r['ratio']} | "
+              f"{r['tokens_per_pass']} | {held} | {r['same_texts']} |")
+
+
+if __name__ == "__main__":
+    main()
