@@ -107,8 +107,8 @@ constexpr Parameter kTable[] = {
     {"verification", kTalk, kString, kAny, kNoLimit, R"("coupled")", kHonoured,
      R"(["coupled","rejection","typical"])",
      "How drafts are verified. coupled: the answer is that of its seed, drafts or not. rejection: the same law, but "
-     "for one seed it may depend on what was drafted. typical: LOSSY, likely drafts are taken as they are; the answer has "
-     "verification typical"},
+     "for one seed it may depend on what was drafted. typical: LOSSY, likely drafts are taken as they are; the "
+     "answer has verification typical"},
     {"verification", kResponses, kString, kAny, kNoLimit, R"("coupled")", kHonoured, R"(["coupled","rejection"])",
      "The same, of the exact ones"},
     {"prediction", kChat, kObject, kAny, kNoLimit, "", kHonoured, "",
