@@ -86,6 +86,7 @@ class EngineImpl final : public Engine {
 
   const EngineCounters& counters() const override { return counters_; }
   const SpeculationCounters& speculation() const override { return speculator_.counters(); }
+  const spec::AcceptanceMonitor& speculation_monitor() const override { return speculator_.monitor(); }
   const Scheduler& scheduler() const override { return scheduler_; }
   Scheduler& scheduler() override { return scheduler_; }
   const StepPlan& last_plan() const override { return plan_; }
@@ -352,6 +353,7 @@ void EngineImpl::Commit(PickJob& job, int64_t now, std::vector<api::Event>& even
   Sequence& sequence = *job.sequence;
   const int n_drafted = static_cast<int>(job.more_logits.size());
   speculator_.NoteDrafted(sequence, n_drafted);
+  if (sequence.state->request().verification != api::Verification::kLossyTypical) speculator_.NoteTrials(job.trials);
   for (size_t i = 0; i < job.tokens.size(); ++i) {
     if (i > 0) {
       CommitRows(sequence, 1);

@@ -69,6 +69,7 @@ class Engine {
 
   virtual const EngineCounters& counters() const = 0;
   virtual const SpeculationCounters& speculation() const = 0;
+  virtual const spec::AcceptanceMonitor& speculation_monitor() const = 0;
   virtual const Scheduler& scheduler() const = 0;
   virtual Scheduler& scheduler() = 0;
   virtual const StepPlan& last_plan() const = 0;

@@ -340,6 +340,10 @@ boost::json::object LocalBackend::DebugState() const {
     state["output_tokens"] = c.output_tokens;
     state["draft_tokens"] = self->engine_->speculation().draft_tokens();
     state["accepted_tokens"] = self->engine_->speculation().accepted_tokens();
+    const spec::AcceptanceMonitor& monitor = self->engine_->speculation_monitor();
+    state["drafts_checked"] = monitor.n_trials();
+    state["draft_bias"] = monitor.bias();
+    state["draft_alarm"] = monitor.alarm();
     state["preemptions"] = c.preemptions;
     state["pages_swapped"] = c.pages_swapped;
     state["pages_left_to_recompute"] = c.pages_left_to_recompute;

@@ -143,6 +143,9 @@ void ServingMetrics::MakeSpeculation() {
                                   "Times that a choice got tokens from a step; generation_tokens_total over it is the "
                                   "tokens of a pass");
   if (registry_ == nullptr) return;
+  draft_alarm_.own = &registry_->AddGauge(
+      "surety_spec_decode_alarm", "1: drafts hold more or less often than the model's law allows; no more are made",
+      labels_);
   saved_seconds_.own = &registry_->AddGauge(
       "surety_spec_decode_saved_seconds", "Steps' time that drafts saved in sum, less what they cost; may shrink",
       labels_);
@@ -191,6 +194,7 @@ void ServingMetrics::AfterStep(const Engine& engine, int n_waiting, double kv_us
   }
   add(decode_passes_, drafts.passes - seen_speculation_.passes);
   saved_seconds_.Set(drafts.saved_ns * 1e-9);
+  draft_alarm_.Set(engine.speculation_monitor().alarm() ? 1 : 0);
   seen_speculation_ = drafts;
   running_.Set(static_cast<double>(engine.scheduler().running().size()));
   waiting_.Set(n_waiting);

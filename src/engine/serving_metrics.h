@@ -78,7 +78,7 @@ class ServingMetrics {
   Counters refused_load_, refused_draining_, refused_deadline_, refused_invalid_;
   std::array<SpeculationSeries, kDraftMethods> speculation_;  // by DraftMethod
   Counters decode_passes_;
-  Gauges running_, waiting_, kv_usage_, saved_seconds_;
+  Gauges running_, waiting_, kv_usage_, saved_seconds_, draft_alarm_;
   Histograms ttft_, itl_, tpot_, e2e_, queue_, prefill_, decode_, inference_, iteration_tokens_, request_prompt_,
       request_generation_;
 };

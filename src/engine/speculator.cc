@@ -15,6 +15,8 @@ constexpr double kLikely = 0.5;
 // While a draft model does not pay, it is asked for one token this often, to see whether it has come to pay.
 constexpr int kStepsBetweenProbes = 64;
 constexpr int kMuchBehind = 64;
+// Estimates are off by some per cent, so drafts must promise more than that.
+constexpr double kWorthwhile = 1.03;
 constexpr size_t kMostForcedBytes = 128;
 
 }  // namespace
@@ -188,8 +190,10 @@ void Speculator::Plan(std::span<Sequence* const> running, kv::PrefixCache& cache
   if (n_offered_ == 0) return;
   offers_.clear();
   for (size_t i = 0; i < n_offered_; ++i) offers_.push_back({offered_[i].acceptance, 0});
-  spec::ChooseDrafts(offers_, n_decoding, n_decoding, options_.max_draft_rows,
-                     [this](int rows) { return options_.whatever_it_costs ? 1.0 : cost_.Of(rows); });
+  spec::ChooseDrafts(offers_, n_decoding, n_decoding, options_.max_draft_rows, [&](int rows) {
+    if (options_.whatever_it_costs) return 1.0;
+    return rows > n_decoding ? kWorthwhile * cost_.Of(rows) : cost_.Of(rows);
+  });
   for (size_t i = 0; i < n_offered_; ++i) {
     const auto chosen = offered_[i].tokens.begin() + offers_[i].n_chosen;
     offered_[i].sequence->draft.assign(offered_[i].tokens.begin(), chosen);

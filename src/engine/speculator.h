@@ -19,6 +19,7 @@
 #include "engine/sequence.h"
 #include "kv/prefix_cache.h"
 #include "spec/acceptance.h"
+#include "spec/acceptance_monitor.h"
 #include "spec/draft_policy.h"
 #include "spec/verify_cost.h"
 
@@ -73,6 +74,11 @@ class Speculator {
   // A step of the sequence verified this many drafted tokens; of them, the one at this place held and was given.
   void NoteDrafted(Sequence& sequence, int n_drafted);
   void NoteAccepted(Sequence& sequence, int place);
+  // Of exact rules: how probable drafts were and whether they held. When the two cannot both be right any more, nothing
+  // is drafted from then on.
+  void NoteTrials(std::span<const std::pair<double, bool>> trials) {
+    for (const auto& [probability, held] : trials) monitor_.Note(probability, held);
+  }
   // A step that only decoded took this long, without the time of drafting.
   void NoteStep(int n_rows, int n_sequences, int64_t nanos);
   // A choice ended with an answer that may be looked up by others of its scope.
@@ -81,6 +87,7 @@ class Speculator {
 
   const SpeculationCounters& counters() const { return counters_; }
   const DraftModel* model() const { return model_.get(); }
+  const spec::AcceptanceMonitor& monitor() const { return monitor_; }
 
  private:
   struct Offered {
@@ -91,7 +98,7 @@ class Speculator {
     double expected = 0;  // tokens that hold
   };
   bool enabled() const {
-    return options_.max_draft_tokens > 0 && options_.max_draft_rows > 0;
+    return options_.max_draft_tokens > 0 && options_.max_draft_rows > 0 && !monitor_.alarm();
   }
   bool MayDraft(const Sequence& sequence) const;
   static bool MustNotLookAtDrawn(const Sequence& sequence);
@@ -112,6 +119,7 @@ class Speculator {
   OutputStore store_;
   std::unique_ptr<DraftModel> model_;
   SpeculationCounters counters_;
+  spec::AcceptanceMonitor monitor_;
   int n_kept_in_step_ = 0;
   int64_t model_ns_in_step_ = 0;
   int n_steps_unasked_ = 0;      // while the model does not pay

@@ -45,7 +45,7 @@ void TokenPicker::PickRun(PickJob& job, Tools& tools) const {
   }
 }
 
-int32_t TokenPicker::Decide(const PickJob& job, size_t row, std::span<const float> logits, Tools& tools) const {
+int32_t TokenPicker::Decide(PickJob& job, size_t row, std::span<const float> logits, Tools& tools) const {
   const Sequence& sequence = *job.sequence;
   const auto position = static_cast<uint64_t>(sequence.n_prompt + sequence.history.n_output());
   const bool has_draft = row < job.more_logits.size();
@@ -63,7 +63,12 @@ int32_t TokenPicker::Decide(const PickJob& job, size_t row, std::span<const floa
           laws.proposal.q = sequence.draft_state->laws[row];
         }
       }
-      return tools.verifier->VerifyNode(laws, {sequence.sampling.seed, position, sequence.sampling.lane}).token;
+      const int32_t token =
+          tools.verifier->VerifyNode(laws, {sequence.sampling.seed, position, sequence.sampling.lane}).token;
+      if (has_draft && laws.proposal.kind == spec::ProposalKind::kOneHot) {
+        job.trials.emplace_back(spec::ProbabilityOf(laws.p, trial.token), token == trial.token);
+      }
+      return token;
     }
     case api::Verification::kLossyTypical:
       if (has_draft && spec::LossyTypicalAccepts(tools.sampler.Distribution(logits, sequence.sampling),
@@ -72,7 +77,15 @@ int32_t TokenPicker::Decide(const PickJob& job, size_t row, std::span<const floa
       }
       break;
   }
-  return tools.sampler.Sample(logits, sequence.sampling, position);
+  const int32_t token = tools.sampler.Sample(logits, sequence.sampling, position);
+  // Looked-up and forced drafts know nothing of this draw; a model's runs the same race, and so holds more often. One
+  // position in eight is enough, since the law has to be worked out again.
+  const bool blind = has_draft && sequence.draft_method != DraftMethod::kModel;
+  if (blind && position % 8 == 0 && sequence.sampling.temperature > 0) {
+    const auto law = tools.sampler.Distribution(logits, sequence.sampling);
+    job.trials.emplace_back(spec::ProbabilityOf(law, sequence.draft[row]), token == sequence.draft[row]);
+  }
+  return token;
 }
 
 // -1: nothing may follow, and why is in the job's status.

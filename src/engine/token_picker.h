@@ -29,6 +29,8 @@ struct PickJob {
   std::vector<int32_t> tokens = {};    // the result, in the history already: one, and one for each draft that held
   Status status = {};                  // the logits are not all finite, or nothing may follow: there ends `tokens`
   std::vector<api::TokenLogprob> logprobs = {};  // one a token, where the request asks for them
+  // Of drafts that were chosen without looking at this draw: (the target's probability, whether it held).
+  std::vector<std::pair<double, bool>> trials = {};
 };
 
 // The model's own tokens that end an answer.
@@ -50,7 +52,7 @@ class TokenPicker {
   void PickRun(PickJob& job, Tools& tools) const;
   int32_t PickOne(PickJob& job, size_t row, Tools& tools) const;
   // The token behind a row whose logits have all transforms, by the request's rule.
-  int32_t Decide(const PickJob& job, size_t row, std::span<const float> logits, Tools& tools) const;
+  int32_t Decide(PickJob& job, size_t row, std::span<const float> logits, Tools& tools) const;
 
   Executor& executor_;
   int vocab_size_;

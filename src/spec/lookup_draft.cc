@@ -11,7 +11,7 @@ constexpr int kSureLength = 8;
 }  // namespace
 
 AcceptanceTable LookupDraft::Prior() {
-  return AcceptanceTable({0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.92});
+  return AcceptanceTable({0.08, 0.15, 0.25, 0.4, 0.5, 0.6, 0.75, 0.85});
 }
 
 int LookupDraft::ClassOf(int match_length) {

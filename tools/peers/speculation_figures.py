@@ -31,8 +31,7 @@ WORDS = ("river stone market letter garden window bridge summer winter silver co
          "engine paper candle mirror ladder").split()
 LLAMA_SETTINGS = {"ngram-simple": ["--spec-type", "ngram-simple"],
                   "ngram-simple 4/16": ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "4",
-                                        "--spec-ngram-simple-size-m", "16"],
-                  "ngram-cache": ["--spec-type", "ngram-cache"]}
+                                        "--spec-ngram-simple-size-m", "16"]}
 
 
 def forms(draw):
