@@ -14,6 +14,13 @@
 #include <immintrin.h>
 #endif
 
+// The accumulators must live in registers, which they do only where the loop over them is gone.
+#if defined(__clang__)
+#define SURETY_UNROLL _Pragma("unroll")
+#else
+#define SURETY_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 namespace surety::cli {
 namespace {
 
@@ -65,6 +72,7 @@ uint64_t Int8Plain(int64_t rounds) {
 __attribute__((target("avx2"))) uint64_t ReadAvx2(const std::byte* data, size_t size_bytes) {
   __m256i sums[4] = {};
   for (size_t at = 0; at < size_bytes; at += 128) {
+    SURETY_UNROLL
     for (size_t i = 0; i < 4; ++i) {
       sums[i] = _mm256_xor_si256(sums[i], _mm256_load_si256(reinterpret_cast<const __m256i*>(data + at + 32 * i)));
     }
@@ -76,6 +84,7 @@ __attribute__((target("avx2"))) uint64_t ReadAvx2(const std::byte* data, size_t 
 __attribute__((target("avx512f"))) uint64_t ReadAvx512(const std::byte* data, size_t size_bytes) {
   __m512i sums[4] = {};
   for (size_t at = 0; at < size_bytes; at += 256) {
+    SURETY_UNROLL
     for (size_t i = 0; i < 4; ++i) sums[i] = _mm512_xor_si512(sums[i], _mm512_load_si512(data + at + 64 * i));
   }
   const __m512i sum = _mm512_xor_si512(_mm512_xor_si512(sums[0], sums[1]), _mm512_xor_si512(sums[2], sums[3]));
@@ -87,6 +96,7 @@ __attribute__((target("avx2,fma"))) uint64_t Fp32Avx2(int64_t rounds) {
   __m256 sums[kChains];
   for (auto& sum : sums) sum = _mm256_set1_ps(1.0f);
   for (int64_t r = 0; r < rounds; ++r) {
+    SURETY_UNROLL
     for (auto& sum : sums) sum = _mm256_fmadd_ps(sum, a, b);
   }
   float bits = 0;
@@ -99,6 +109,7 @@ __attribute__((target("avx512f"))) uint64_t Fp32Avx512(int64_t rounds) {
   __m512 sums[kChains];
   for (auto& sum : sums) sum = _mm512_set1_ps(1.0f);
   for (int64_t r = 0; r < rounds; ++r) {
+    SURETY_UNROLL
     for (auto& sum : sums) sum = _mm512_fmadd_ps(sum, a, b);
   }
   float bits = 0;
@@ -113,6 +124,7 @@ __attribute__((target("avx2"))) uint64_t Int8Avx2(int64_t rounds) {
   __m256i sums[8] = {};
   for (int64_t r = 0; r < rounds; ++r) {
     asm volatile("" : "+x"(a), "+x"(b));  // the products must be made anew each round
+    SURETY_UNROLL
     for (auto& sum : sums) {
       __m256i product = _mm256_maddubs_epi16(a, b);
       asm volatile("" : "+x"(product));
@@ -130,6 +142,7 @@ __attribute__((target("avx512f,avx512vnni"))) uint64_t Int8Vnni(int64_t rounds) 
   for (auto& sum : sums) sum = _mm512_setzero_si512();
   for (int64_t r = 0; r < rounds; ++r) {
     asm volatile("" : "+v"(a), "+v"(b));
+    SURETY_UNROLL
     for (auto& sum : sums) sum = _mm512_dpbusd_epi32(sum, a, b);
   }
   int64_t bits = 0;
