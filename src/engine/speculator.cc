@@ -167,12 +167,15 @@ void Speculator::Plan(std::span<Sequence* const> running, kv::PrefixCache& cache
   n_offered_ = 0;
   model_ns_in_step_ = 0;
   asking_.clear();
+  // Beside prompts a drafted row costs what a prompt's does, and the time between two tokens is already stretched.
+  const bool reads_prompts =
+      std::any_of(running.begin(), running.end(), [](const Sequence* s) { return s->prefilling(); });
   int n_decoding = 0;
   for (Sequence* sequence : running) {
     sequence->draft.clear();
     if (sequence->prefilling()) continue;
     ++n_decoding;
-    if (!MayDraft(*sequence)) continue;
+    if (!MayDraft(*sequence) || (reads_prompts && !options_.whatever_it_costs)) continue;
     Force(*sequence);
     Offer(*sequence, DraftMethod::kForced, sequence->forced.tokens, [&](int i) { return forced_.Of(std::min(i, 7)); });
     if (options_.lookup) {
