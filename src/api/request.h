@@ -80,6 +80,7 @@ struct GenerationRequest {
   Constraint constraint;
   ToolUse tool_use;
   bool speculate = true;                // tokens may be drafted and verified together; never changes the answer
+  bool seed_is_secret = false;          // drawn for this request by who serves it: its caller cannot have known it
   Verification verification = Verification::kCoupled;
   std::string prediction;               // text that the answer is expected to resemble: drafts are looked up in it
 

@@ -135,12 +135,10 @@ int DraftModel::Behind(const Sequence& sequence) const {
 }
 
 // Pages for the draft's tokens; says no where there are none to spare.
-bool DraftModel::PreparePages(Sequence& sequence, DraftState& state, int n_tokens) const {
+bool DraftModel::PreparePages(const Sequence& sequence, DraftState& state, int n_tokens) const {
   if (n_tokens > context_tokens_) return false;
   if (map_.identical()) {
-    const int missing = n_tokens - sequence.pages.capacity_tokens();
-    if (missing <= 0) return true;
-    return missing / pool_.layout().page_tokens + 1 + 16 <= pool_.n_free() && sequence.pages.Extend(n_tokens);
+    return n_tokens <= sequence.pages.capacity_tokens();  // the scheduler has seen to it
   }
   if (!state.pages.has_value()) state.pages.emplace(*own_pool_);
   return state.pages->Extend(n_tokens);

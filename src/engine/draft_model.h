@@ -64,7 +64,7 @@ class DraftModel {
   void Read(Sequence& sequence, DraftState& state) const;
   int FoundInPages(const Sequence& sequence) const;
   void NotePages(const Sequence& sequence, int n_tokens);
-  bool PreparePages(Sequence& sequence, DraftState& state, int n_tokens) const;
+  bool PreparePages(const Sequence& sequence, DraftState& state, int n_tokens) const;
   int32_t Pick(const Wish& wish, DraftState& state, int depth, std::span<float> logits, double& holds);
 
   static constexpr int kMaxRows = 256;  // of a step of the draft: how much is caught up on at once

@@ -164,7 +164,7 @@ TEST_F(DraftScopeTest, WithoutRoomForEarlierAnswersThereAreNone) {
 
 // Symptom: drafts from an earlier answer with the same seed hold always, which the monitor of acceptance took for a
 // bias; after a few repetitions of one request there were no more drafts for anybody.
-TEST_F(DraftScopeTest, DISABLED_RepeatingASeededRequestIsNoBias) {
+TEST_F(DraftScopeTest, RepeatingASeededRequestIsNoBias) {
   api::GenerationRequest seeded = request_;
   seeded.sampling = {.temperature = 2, .seed = 5};
   for (int i = 0; i < 30; ++i) Ask(seeded);
@@ -173,7 +173,7 @@ TEST_F(DraftScopeTest, DISABLED_RepeatingASeededRequestIsNoBias) {
 
 // Symptom: once cached prefixes filled the pool, which is its usual state, a draft that needed a page was given up as
 // if somebody ran on that page, and a stream had a third of the speed of one on a new server.
-TEST_F(DraftScopeTest, DISABLED_CachedPrefixesGiveWayToDrafts) {
+TEST_F(DraftScopeTest, CachedPrefixesGiveWayToDrafts) {
   std::vector<int> accepted;
   for (const int n_other : {0, 60}) {
     EngineOptions options = AllDrafts(32);

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/memory_info.h"
 #include "engine/executor.h"
 #include "engine/page_keeper.h"
 #include "engine/scheduler.h"
@@ -205,8 +204,12 @@ Result<kv::ForgetReceipt> EngineImpl::ForgetScope(const api::Scope& scope, api::
   kv::ForgetReceipt receipt = keeper_->cache().Forget(forgotten);
   receipt.bytes += speculator_.Forget(forgotten);
   for (const auto& [id, state] : requests_) {
+    const auto& scope_key = state->prepared.scope;
     for (const auto& choice : state->choices) {
-      if (choice != nullptr) keeper_->MarkIfForgotten(*choice);
+      if (choice == nullptr || !scope_key || !forgotten.Covers(*scope_key)) continue;
+      if (choice->started) state->forgotten = true;  // what it computes again after a preemption is not kept either
+      keeper_->MarkIfForgotten(*choice);
+      if (choice->lookup != nullptr) choice->lookup->DropProposal();  // perhaps of a forgotten answer
     }
   }
   return receipt;
@@ -242,7 +245,8 @@ Status EngineImpl::Step(std::vector<api::Event>& events) {
   started_.clear();
   const int64_t start = clock_.NowNanos();
   EndExpired(start, events);
-  speculator_.Plan(scheduler_.running(), keeper_->cache(), start);
+  speculator_.Plan(scheduler_.running(), keeper_->cache(), start,
+                   [this](Sequence& sequence, int n_tokens) { return scheduler_.ExtendForDraft(sequence, n_tokens); });
   const int64_t drafted = clock_.NowNanos();
   scheduler_.Plan(plan_, start);
   if (plan_.empty()) return OkStatus();
@@ -353,7 +357,7 @@ void EngineImpl::Commit(PickJob& job, int64_t now, std::vector<api::Event>& even
   Sequence& sequence = *job.sequence;
   const int n_drafted = static_cast<int>(job.more_logits.size());
   speculator_.NoteDrafted(sequence, n_drafted);
-  if (sequence.state->request().verification != api::Verification::kLossyTypical) speculator_.NoteTrials(job.trials);
+  speculator_.NoteTrials(sequence, job.trials);
   for (size_t i = 0; i < job.tokens.size(); ++i) {
     if (i > 0) {
       CommitRows(sequence, 1);
@@ -533,36 +537,6 @@ Result<api::RequestId> Engine::Submit(const api::GenerationRequest& request, uin
   Submit(std::move(prepared), clock().NowNanos(), keep);
   return id;
 }
-
-namespace {
-
-// Pages for the KV budget. What can never be there must be refused now, not when it runs out: the pool takes physical
-// memory as it fills.
-Result<int> PagesFor(const EngineOptions& options, const KvLayout& layout) {
-  const int64_t pages_for_one = (int64_t{options.context_tokens} + options.page_tokens - 1) / options.page_tokens;
-  int64_t n_pages = pages_for_one;
-  if (options.kv_budget_bytes > 0) {
-    n_pages = options.kv_budget_bytes / layout.PageStrideBytes();
-    if (n_pages < pages_for_one) {
-      return Error(ResourceExhaustedError(
-          "a KV budget of " + std::to_string(options.kv_budget_bytes) + " bytes holds " +
-          std::to_string(n_pages * options.page_tokens) + " tokens, but a context of " +
-          std::to_string(options.context_tokens) + " needs " +
-          std::to_string(pages_for_one * layout.PageStrideBytes())));
-    }
-  }
-  if (n_pages > (int64_t{1} << 30)) return Error(ResourceExhaustedError("the KV cache would have over 2^30 pages"));
-  const int64_t needed = n_pages * layout.PageStrideBytes(), available = AvailableMemoryBytes();
-  if (available >= 0 && needed > available) {
-    return Error(ResourceExhaustedError("the KV cache of " + std::to_string(n_pages * options.page_tokens) +
-                                        " tokens takes " + std::to_string(needed >> 20) + " MiB, but only " +
-                                        std::to_string(available >> 20) +
-                                        " MiB of memory are available; use a shorter context or a smaller KV type"));
-  }
-  return static_cast<int>(n_pages);
-}
-
-}  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOptions& options, Clock& clock) {
   SURETY_RETURN_IF_ERROR(options.Validate());

@@ -1,5 +1,7 @@
 #include "engine/engine_options.h"
 
+#include "base/memory_info.h"
+
 namespace surety::engine {
 
 Status WrongValue(std::string_view field, int64_t value, std::string_view rule) {
@@ -32,6 +34,30 @@ Status EngineOptions::Validate() const {
   SURETY_RETURN_IF_ERROR(speculation.Validate());
   SURETY_RETURN_IF_ERROR(cache_policy.Validate());
   return OkStatus();
+}
+
+Result<int> PagesFor(const EngineOptions& options, const KvLayout& layout) {
+  const int64_t pages_for_one = (int64_t{options.context_tokens} + options.page_tokens - 1) / options.page_tokens;
+  int64_t n_pages = pages_for_one;
+  if (options.kv_budget_bytes > 0) {
+    n_pages = options.kv_budget_bytes / layout.PageStrideBytes();
+    if (n_pages < pages_for_one) {
+      return Error(ResourceExhaustedError(
+          "a KV budget of " + std::to_string(options.kv_budget_bytes) + " bytes holds " +
+          std::to_string(n_pages * options.page_tokens) + " tokens, but a context of " +
+          std::to_string(options.context_tokens) + " needs " +
+          std::to_string(pages_for_one * layout.PageStrideBytes())));
+    }
+  }
+  if (n_pages > (int64_t{1} << 30)) return Error(ResourceExhaustedError("the KV cache would have over 2^30 pages"));
+  const int64_t needed = n_pages * layout.PageStrideBytes(), available = AvailableMemoryBytes();
+  if (available >= 0 && needed > available) {
+    return Error(ResourceExhaustedError("the KV cache of " + std::to_string(n_pages * options.page_tokens) +
+                                        " tokens takes " + std::to_string(needed >> 20) + " MiB, but only " +
+                                        std::to_string(available >> 20) +
+                                        " MiB of memory are available; use a shorter context or a smaller KV type"));
+  }
+  return static_cast<int>(n_pages);
 }
 
 }  // namespace surety::engine

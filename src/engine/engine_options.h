@@ -39,6 +39,10 @@ struct EngineOptions {
   Status Validate() const;
 };
 
+// Pages for the KV budget. What can never be there must be refused now, not when it runs out: the pool takes physical
+// memory as it fills.
+Result<int> PagesFor(const EngineOptions& options, const KvLayout& layout);
+
 // kInvalidArgument: a field whose value breaks a rule.
 Status WrongValue(std::string_view field, int64_t value, std::string_view rule);
 

@@ -5,7 +5,9 @@
 namespace surety::engine {
 namespace {
 
-bool UsesCache(const Sequence& sequence) { return sequence.state->prepared.scope.has_value(); }
+bool UsesCache(const Sequence& sequence) {
+  return sequence.state->prepared.scope.has_value() && !sequence.state->forgotten;
+}
 
 // Prompt logprobs need the logits of every prompt row, so nothing is taken from the cache.
 bool MayMatch(const Sequence& sequence) {
@@ -74,6 +76,7 @@ void PageKeeper::Attach(Sequence& sequence) {
     if (cache_->PolicyOf(scope.family()).zero_on_release) sequence.pages.MarkZeroOnRelease();
     return;
   }
+  if (sequence.state->forgotten) sequence.pages.MarkZeroOnRelease();
   const auto it = kept_.find(sequence.state->conversation);
   if (sequence.state->conversation == 0 || it == kept_.end()) return;
   KeptSequence kept = std::move(it->second);
@@ -161,7 +164,7 @@ void PageKeeper::Publish(Sequence& sequence) {
 
 void PageKeeper::Keep(Sequence& sequence) {
   const uint64_t conversation = sequence.state->conversation;
-  if (conversation == 0) return;
+  if (conversation == 0 || sequence.state->forgotten) return;
   sequence.tokens.resize(static_cast<size_t>(sequence.n_computed));
   sequence.pages.Truncate(sequence.n_computed);
   kept_.erase(conversation);

@@ -185,16 +185,23 @@ void Scheduler::Append(Sequence& sequence, int n_rows, StepPlan& plan) {
   planned_.push_back(&sequence);
 }
 
-// A draft is only worth pages that nobody else wants: none is evicted or preempted for it, and each running choice
-// still finds one page.
-void Scheduler::MakeRoomForDraft(Sequence& sequence, const StepPlan& plan) {
-  if (sequence.draft.empty()) return;
-  const int n_tokens = sequence.n_tokens() + static_cast<int>(sequence.draft.size());
+int Scheduler::ExtendForDraft(Sequence& sequence, int n_tokens) {
   const int missing = PagesOf(n_tokens) - static_cast<int>(sequence.pages.pages().size());
   const int n_running = static_cast<int>(running_.size());
-  const bool has_rows = plan.n_rows() + n_running + static_cast<int>(sequence.draft.size()) <= options_.max_rows;
-  if (has_rows && (missing <= 0 || missing + n_running <= pool_.n_free()) && sequence.pages.Extend(n_tokens)) return;
-  sequence.draft.clear();
+  if (missing > 0 && missing + n_running <= pool_.n_free() + source_.n_evictable()) {
+    if (missing > pool_.n_free()) source_.Evict(missing - pool_.n_free(), false);
+    sequence.pages.Extend(n_tokens);
+  }
+  return sequence.pages.capacity_tokens();
+}
+
+// A draft that finds neither rows nor pages is cut.
+void Scheduler::CutDraft(Sequence& sequence, const StepPlan& plan) {
+  if (sequence.draft.empty()) return;
+  const int n_draft = static_cast<int>(sequence.draft.size());
+  const int rows = options_.max_rows - plan.n_rows() - static_cast<int>(running_.size());
+  const int pages = ExtendForDraft(sequence, sequence.n_tokens() + n_draft) - sequence.n_tokens();
+  sequence.draft.resize(static_cast<size_t>(std::clamp(std::min(rows, pages), 0, n_draft)));
 }
 
 void Scheduler::PlanDecodes(StepPlan& plan, int64_t now_ns) {
@@ -202,7 +209,7 @@ void Scheduler::PlanDecodes(StepPlan& plan, int64_t now_ns) {
   for (Sequence* sequence : running) {
     if (sequence->preempted || sequence->prefilling()) continue;
     if (ExtendPages(*sequence, sequence->n_tokens(), now_ns)) {
-      MakeRoomForDraft(*sequence, plan);
+      CutDraft(*sequence, plan);
       Append(*sequence, 1, plan);
     } else {
       Preempt(*sequence, now_ns);

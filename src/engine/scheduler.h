@@ -67,6 +67,10 @@ class Scheduler {
   void Remove(Sequence* sequence, int n_output = -1);
   // Admits what fits, then fills `plan` (cleared first).
   void Plan(StepPlan& plan, int64_t now_ns);
+  // Pages for drafted tokens behind a running choice's own, up to n_tokens in all. Kept prefixes give way to them as
+  // they would to the tokens themselves a few steps later; what runs does not, and each running choice still finds a
+  // page. Returns for how many tokens there are pages now.
+  int ExtendForDraft(Sequence& sequence, int n_tokens);
   // What the last plan took.
   void Observe(const StepPlan& plan, int64_t nanos) { cost_.Observe(plan.work, nanos); }
 
@@ -89,7 +93,7 @@ class Scheduler {
   Sequence* Victim(const Sequence& asker) const;
   void Preempt(Sequence& victim, int64_t now_ns);
   void InsertRunning(Sequence* sequence);
-  void MakeRoomForDraft(Sequence& sequence, const StepPlan& plan);
+  void CutDraft(Sequence& sequence, const StepPlan& plan);
   void PlanDecodes(StepPlan& plan, int64_t now_ns);
   void PlanPrompts(StepPlan& plan, int64_t now_ns);
   bool WaitsForPrefix(Sequence& sequence) const;

@@ -65,6 +65,7 @@ struct Sequence {
   ForcedDraft forced;
   std::unique_ptr<DraftState> draft_state;    // null until a model first drafts for it
   DraftMethod draft_method = DraftMethod::kLookup;  // who proposed `draft`
+  bool draft_is_blind = false;   // its proposer cannot have known the random numbers of its positions
   int n_drafted = 0, n_accepted = 0;          // over all its steps
   TokenHistory history;
   model::IncrementalDecoder decoder;
@@ -83,6 +84,7 @@ struct RequestState {
   int64_t deadline_ns = 0;      // 0: none
   int64_t urgency = 0;          // the smaller, the sooner (wait_queue.h)
   double charged = 0, used = 0; // rows: what its tenant was charged, and what it was worth
+  bool forgotten = false;       // its scope was, while it ran: nothing of it is kept or shared
   bool forked = false;          // the choices after the first have come into being
   std::vector<std::unique_ptr<Sequence>> choices;   // null once ended
   int n_open = 0;               // choices that have not ended

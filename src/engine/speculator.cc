@@ -122,7 +122,7 @@ int Speculator::BestDepth(int n_decoding, int n_wishes, double mean) const {
 }
 
 // Asks the draft model where looking up found nothing likely.
-void Speculator::AskModel(int n_decoding, std::span<Sequence* const> asking) {
+void Speculator::AskModel(int n_decoding, std::span<Sequence* const> asking, ExtendFn extend) {
   std::vector<DraftModel::Wish> wishes;
   double mean = 0;
   for (Sequence* sequence : asking) mean += model_->MeanAcceptance(*sequence) / static_cast<double>(asking.size());
@@ -146,7 +146,9 @@ void Speculator::AskModel(int n_decoding, std::span<Sequence* const> asking) {
       if (model_->cost().Of(1) > 0 && gain < model_->cost().Of(1) * 0.1 * behind) continue;
     }
     const bool blind = depth == 1 || always || MustNotLookAtDrawn(*sequence);
-    wishes.push_back({sequence, std::min(depth, MostFor(*sequence)), blind ? 0.0 : least});
+    int most = std::min(depth, MostFor(*sequence));
+    most = std::min(most, extend(*sequence, sequence->n_tokens() + most) - sequence->n_tokens());
+    if (most > 0) wishes.push_back({sequence, most, blind ? 0.0 : least});
   }
   const int64_t before = model_->spent_ns();
   model_->Draft(wishes);
@@ -162,7 +164,7 @@ void Speculator::AskModel(int n_decoding, std::span<Sequence* const> asking) {
   }
 }
 
-void Speculator::Plan(std::span<Sequence* const> running, kv::PrefixCache& cache, int64_t now_ns) {
+void Speculator::Plan(std::span<Sequence* const> running, kv::PrefixCache& cache, int64_t now_ns, ExtendFn extend) {
   if (!enabled()) return;
   n_offered_ = 0;
   model_ns_in_step_ = 0;
@@ -189,7 +191,7 @@ void Speculator::Plan(std::span<Sequence* const> running, kv::PrefixCache& cache
     if (model_ != nullptr && sequence->forced.tokens.empty()) asking_.push_back(sequence);
   }
   if (cost_.Of(1) <= 0 && !options_.whatever_it_costs) return;  // no step to compare with has run yet
-  if (!asking_.empty()) AskModel(n_decoding, asking_);
+  if (!asking_.empty()) AskModel(n_decoding, asking_, extend);
   if (n_offered_ == 0) return;
   offers_.clear();
   for (size_t i = 0; i < n_offered_; ++i) offers_.push_back({offered_[i].acceptance, 0});
@@ -200,7 +202,12 @@ void Speculator::Plan(std::span<Sequence* const> running, kv::PrefixCache& cache
   for (size_t i = 0; i < n_offered_; ++i) {
     const auto chosen = offered_[i].tokens.begin() + offers_[i].n_chosen;
     offered_[i].sequence->draft.assign(offered_[i].tokens.begin(), chosen);
-    offered_[i].sequence->draft_method = offered_[i].method;
+    Sequence& sequence = *offered_[i].sequence;
+    sequence.draft_method = offered_[i].method;
+    // A draft model runs the same race; another request of the scope may have had the same seed.
+    sequence.draft_is_blind =
+        sequence.draft_method == DraftMethod::kForced ||
+        (sequence.draft_method == DraftMethod::kLookup && !sequence.lookup->from_elsewhere());
   }
 }
 
@@ -233,6 +240,13 @@ void Speculator::NoteAccepted(Sequence& sequence, int place) {
   ++method.accepted_at[SpeculationCounters::PositionOf(place)];
 }
 
+void Speculator::NoteTrials(const Sequence& sequence, std::span<const std::pair<double, bool>> trials) {
+  const api::GenerationRequest& request = sequence.state->request();
+  const bool exact = request.verification != api::Verification::kLossyTypical;
+  if (!exact || !sequence.draft_is_blind || !request.seed_is_secret) return;
+  for (const auto& [probability, held] : trials) monitor_.Note(probability, held);
+}
+
 void Speculator::NoteStep(int n_rows, int n_sequences, int64_t nanos) {
   cost_.Observe(n_rows, nanos);
   if (n_rows > n_sequences && n_sequences > 0) {
@@ -248,6 +262,7 @@ void Speculator::NoteStep(int n_rows, int n_sequences, int64_t nanos) {
 void Speculator::Keep(const Sequence& sequence, kv::PrefixCache& cache, int64_t now_ns) {
   const auto& scope = sequence.state->prepared.scope;
   if (!options_.lookup || !enabled() || !scope.has_value() || sequence.n_output() < 4) return;
+  if (sequence.state->forgotten) return;
   if (sequence.cursor.has_value() && cache.Forgotten(*sequence.cursor)) return;
   const kv::ScopePolicy& policy = cache.PolicyOf(scope->family());
   if (policy.zero_on_release) return;  // such a scope leaves nothing behind

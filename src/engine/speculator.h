@@ -67,18 +67,18 @@ class Speculator {
   // `model`: a draft model, or null. The tokenizer outlives this.
   Speculator(const SpeculationOptions& options, const model::Tokenizer& tokenizer, std::unique_ptr<DraftModel> model);
 
-  // Sets `draft` of each running sequence that decodes; empty where none pays.
-  void Plan(std::span<Sequence* const> running, kv::PrefixCache& cache, int64_t now_ns);
+  // Sets `draft` of each running sequence that decodes; empty where none pays. `extend`: Scheduler::ExtendForDraft.
+  using ExtendFn = FunctionRef<int(Sequence& sequence, int n_tokens)>;
+  void Plan(std::span<Sequence* const> running, kv::PrefixCache& cache, int64_t now_ns, ExtendFn extend);
   // A token of a sequence's answer was committed.
   void Observe(Sequence& sequence, int32_t token);
   // A step of the sequence verified this many drafted tokens; of them, the one at this place held and was given.
   void NoteDrafted(Sequence& sequence, int n_drafted);
   void NoteAccepted(Sequence& sequence, int place);
   // Of exact rules: how probable drafts were and whether they held. When the two cannot both be right any more, nothing
-  // is drafted from then on.
-  void NoteTrials(std::span<const std::pair<double, bool>> trials) {
-    for (const auto& [probability, held] : trials) monitor_.Note(probability, held);
-  }
+  // is drafted from then on. Only of requests whose seed no caller knew: who repeats a seed may draft from the very
+  // answer that it gives.
+  void NoteTrials(const Sequence& sequence, std::span<const std::pair<double, bool>> trials);
   // A step that only decoded took this long, without the time of drafting.
   void NoteStep(int n_rows, int n_sequences, int64_t nanos);
   // A choice ended with an answer that may be looked up by others of its scope.
@@ -109,7 +109,7 @@ class Speculator {
   void Offer(Sequence& sequence, DraftMethod method, std::span<const int32_t> draft,
              FunctionRef<double(int depth)> acceptance);
   int BestDepth(int n_decoding, int n_wishes, double mean) const;
-  void AskModel(int n_decoding, std::span<Sequence* const> asking);
+  void AskModel(int n_decoding, std::span<Sequence* const> asking, ExtendFn extend);
 
   SpeculationOptions options_;
   const model::Tokenizer& tokenizer_;

@@ -65,7 +65,7 @@ int32_t TokenPicker::Decide(PickJob& job, size_t row, std::span<const float> log
       }
       const int32_t token =
           tools.verifier->VerifyNode(laws, {sequence.sampling.seed, position, sequence.sampling.lane}).token;
-      if (has_draft && laws.proposal.kind == spec::ProposalKind::kOneHot) {
+      if (has_draft && sequence.draft_is_blind) {
         job.trials.emplace_back(spec::ProbabilityOf(laws.p, trial.token), token == trial.token);
       }
       return token;
@@ -78,10 +78,8 @@ int32_t TokenPicker::Decide(PickJob& job, size_t row, std::span<const float> log
       break;
   }
   const int32_t token = tools.sampler.Sample(logits, sequence.sampling, position);
-  // Looked-up and forced drafts know nothing of this draw; a model's runs the same race, and so holds more often. One
-  // position in eight is enough, since the law has to be worked out again.
-  const bool blind = has_draft && sequence.draft_method != DraftMethod::kModel;
-  if (blind && position % 8 == 0 && sequence.sampling.temperature > 0) {
+  // One position in eight is enough, since the law has to be worked out again.
+  if (has_draft && sequence.draft_is_blind && position % 8 == 0 && sequence.sampling.temperature > 0) {
     const auto law = tools.sampler.Distribution(logits, sequence.sampling);
     job.trials.emplace_back(spec::ProbabilityOf(law, sequence.draft[row]), token == sequence.draft[row]);
   }

@@ -115,6 +115,7 @@ Parsed<void> MapSampling(const json::object& body, const CallContext& context, a
   sampling.min_tokens = static_cast<int>(IntOr(body, "min_tokens", 0));
   const int64_t seed = IntOr(body, "seed", -1);
   sampling.seed = seed == -1 ? context.fresh_seed : static_cast<uint64_t>(seed);
+  request.seed_is_secret = seed == -1;
   if (auto ok = MapPenalties(body, sampling); !ok) return ok;
   if (!(sampling.repetition_penalty > 0)) return BadField("repetition_penalty", "repetition_penalty is too close to 0");
   return MapBias(body, context.model.vocab_size, sampling);

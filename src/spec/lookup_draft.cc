@@ -47,6 +47,7 @@ void LookupDraft::Take(const MatchIndex& source, const MatchIndex::Match& match)
   proposal_.clear();
   cursor_ = 0;
   match_length_ = match.length;
+  from_elsewhere_ = &source != &index_;
   const auto rest = source.tokens().subspan(static_cast<size_t>(match.next));
   const auto end = std::find(rest.begin(), rest.end(), -1);  // a break between texts
   const bool repeats = end == rest.end() && &source == &index_;

@@ -38,6 +38,9 @@ class LookupDraft {
   // Of the last proposal's token at `depth` (0: the first): how probably it is right if those before it are.
   double Acceptance(int depth) const { return own_.Of(ClassOf(match_length_ + depth)); }
 
+  // Where the proposal was found: not in this sequence's own texts.
+  bool from_elsewhere() const { return from_elsewhere_; }
+
   static int ClassOf(int match_length);
 
  private:
@@ -48,6 +51,7 @@ class LookupDraft {
   MatchIndex index_;
   std::vector<int32_t> proposal_;
   size_t cursor_ = 0;       // tokens of the proposal that came true
+  bool from_elsewhere_ = false;
   int match_length_ = 0;    // tokens before the cursor that agree
 };
 

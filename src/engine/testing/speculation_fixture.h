@@ -2,15 +2,22 @@
 // and such that do not, and the comparison of all that a caller sees.
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <boost/json.hpp>
 #include <gtest/gtest.h>
 
+#include "base/check.h"
 #include "base/random.h"
 #include "engine/engine.h"
 #include "engine/scheduler.h"
@@ -84,14 +91,47 @@ inline constexpr const char* kFormSchema = R"({"type":"object","properties":{"ok
     "list":{"type":"array","items":{"enum":["yes","no"]},"minItems":2,"maxItems":5}},
     "required":["ok","kind","n","list"],"additionalProperties":false})";
 
+// A folder with a tiny model's files and, since those have none, a tokenizer of as many tokens as it has embeddings.
+class TinyFolder {
+ public:
+  explicit TinyFolder(const std::string& name) {
+    namespace fs = std::filesystem;
+    static int n_made = 0;
+    path_ = fs::temp_directory_path() / ("surety-tiny-" + std::to_string(getpid()) + "-" + std::to_string(n_made++));
+    fs::create_directories(path_);
+    for (const auto& entry : fs::directory_iterator(std::string(SURETY_TESTDATA) + name)) {
+      fs::create_symlink(fs::absolute(entry.path()), path_ / entry.path().filename());
+    }
+    boost::json::object vocabulary;
+    for (int i = 0; i < 256; ++i) {
+      vocabulary[i < 26 ? std::string(1, static_cast<char>('A' + i)) : "token" + std::to_string(i)] = i;
+    }
+    std::ofstream(path_ / "tokenizer.json") << boost::json::object{
+        {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", boost::json::array()}}},
+        {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+        {"decoder", {{"type", "ByteLevel"}}}};
+  }
+  ~TinyFolder() { std::filesystem::remove_all(path_); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
 class SpeculationModels {
  public:
+  // A GGUF file of testdata, or a folder of testdata/tiny.
   static LocalModel& Get(const std::string& name) {
     static std::map<std::string, std::unique_ptr<LocalModel>> models;
     std::unique_ptr<LocalModel>& model = models[name];
     if (model == nullptr) {
-      model = *LocalModel::Open(FileSystem::Real(), {.path = std::string(SURETY_TESTDATA) + name, .n_threads = 2},
-                                [](const model::LoadProgress&) { return true; });
+      std::optional<TinyFolder> folder;
+      if (!name.ends_with(".gguf")) folder.emplace(name);
+      const std::string path = folder ? folder->path() : std::string(SURETY_TESTDATA) + name;
+      auto opened = LocalModel::Open(FileSystem::Real(), {.path = path, .n_threads = 2},
+                                     [](const model::LoadProgress&) { return true; });
+      SURETY_CHECK_MSG(opened.has_value(), opened ? "" : opened.error().ToString().c_str());
+      model = *std::move(opened);
     }
     return *model;
   }
