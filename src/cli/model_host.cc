@@ -6,6 +6,7 @@
 
 #include "base/memory_info.h"
 #include "cli/json_out.h"
+#include "cli/models_store.h"
 #include "cli/progress.h"
 #include "engine/embedding_backend.h"
 
@@ -37,14 +38,16 @@ Result<std::unique_ptr<api::Backend>> ModelHost::Open(OpenedModel opened, const 
   const engine::LocalModel* draft = opened.local->draft();
   const int64_t weights =
       opened.local->model().weight_bytes() + (draft == nullptr ? 0 : draft->model().weight_bytes());
+  const std::string digest = KnownDigest(opened.path);
   if (opened.local->config().encoder) {
     SURETY_RETURN_IF_ERROR(CheckBudget(weights, name));
-    SURETY_ASSIGN_OR_RETURN(auto backend, engine::MakeEmbeddingBackend(std::move(opened.local), name, ""));
+    SURETY_ASSIGN_OR_RETURN(auto backend, engine::MakeEmbeddingBackend(std::move(opened.local), name, digest));
     bytes_[name] = weights;
     return backend;
   }
   engine::BackendOptions options = options_.backend;
   options.name = name;
+  options.digest = options.engine.model_digest = digest;
   options.engine.kv_budget_bytes = KvBytesFor(*opened.local);
   const int64_t needed = weights + options.engine.kv_budget_bytes;
   SURETY_RETURN_IF_ERROR(CheckBudget(needed, name));

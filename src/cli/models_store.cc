@@ -30,6 +30,13 @@ std::string ModelsDirectory() {
 
 std::string StagingDirectory(const std::string& name) { return ModelsDirectory() + "/.staging/" + name; }
 
+std::string KnownDigest(const std::string& path) {
+  for (const CatalogueModel& model : Catalogue()) {
+    if (PathOfModel(model.name) == path) return model.sha256;
+  }
+  return "";
+}
+
 int64_t SizeOnDisk(const std::string& path) {
   std::error_code error;
   if (fs::is_regular_file(path, error)) return static_cast<int64_t>(fs::file_size(path, error));

@@ -30,6 +30,10 @@ std::string PathOfModel(const std::string& name);
 // A path that exists is taken as it is; else a name.
 Result<std::string> ResolveModel(const std::string& path_or_name);
 
+// SHA-256 of the weights at a path, hex, where that is the place of a model of the catalogue, whose digest was checked
+// when it came; else empty.
+std::string KnownDigest(const std::string& path);
+
 // Sum of the sizes of all files below a path; 0 if there is none.
 int64_t SizeOnDisk(const std::string& path);
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """surety serve on a real model: what a client sees over the socket, under load, across tenants, at the end."""
 
+import hashlib
 import signal
 import threading
 import time
@@ -17,6 +18,8 @@ class ServeTest(EndToEnd):
         self.assertEqual(server.call("GET", "/health/ready", raw=True)[0], 200)
         status, models, _ = server.call("GET", "/v1/models")
         self.assertEqual((status, [m["id"] for m in models["data"]]), (200, [MODEL]))
+        with open(common.model_path(), "rb") as f:
+            self.assertEqual(models["data"][0]["meta"]["digest"], hashlib.sha256(f.read()).hexdigest())
         body = {"model": MODEL, "messages": [{"role": "user", "content": "Name a colour."}], "max_tokens": 8}
         status, answer, headers = server.call("POST", "/v1/chat/completions", body)
         self.assertEqual(status, 200, answer)
