@@ -79,7 +79,7 @@ struct GenerationRequest {
   int n_choices = 1;                    // parallel samples of one prompt: lanes sampling.lane, sampling.lane + 1, ...
   Constraint constraint;
   ToolUse tool_use;
-  bool speculate = true;                // tokens may be drafted and verified together; never changes the answer
+  bool speculate = true;                // tokens may be drafted and verified together (see Verification)
   bool seed_is_secret = false;          // drawn for this request by who serves it: its caller cannot have known it
   Verification verification = Verification::kCoupled;
   std::string prediction;               // text that the answer is expected to resemble: drafts are looked up in it

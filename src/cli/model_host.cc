@@ -16,7 +16,7 @@ int64_t ModelHost::KvBytesFor(const engine::LocalModel& model) const {
   if (options_.kv_memory_bytes > 0) return options_.kv_memory_bytes;
   const engine::EngineOptions& e = options_.backend.engine;
   KvLayout layout = model.config().KvLayoutFor(e.kv_type, e.page_tokens);
-  if (model.draft() != nullptr) layout = engine::DraftModel::LayoutWith(model, *model.draft(), layout);
+  if (model.draft() != nullptr) layout = engine::DraftModel::LayoutWith(model, layout);
   const int64_t context = std::min(e.context_tokens, model.config().max_context);
   const int64_t one = (context + e.page_tokens - 1) / e.page_tokens * layout.PageStrideBytes();
   // Room for the prefix cache beside what runs.
@@ -49,7 +49,13 @@ Result<std::unique_ptr<api::Backend>> ModelHost::Open(OpenedModel opened, const 
   options.name = name;
   options.digest = options.engine.model_digest = digest;
   options.engine.kv_budget_bytes = KvBytesFor(*opened.local);
-  const int64_t needed = weights + options.engine.kv_budget_bytes;
+  const engine::EngineOptions& e = options.engine;
+  const int64_t draft_kv =
+      draft == nullptr ? 0
+                       : engine::DraftModel::PoolBytes(*opened.local, opened.local->config().KvLayoutFor(e.kv_type,
+                                                                                                       e.page_tokens),
+                                                       e.max_sequences, e.context_tokens);
+  const int64_t needed = weights + options.engine.kv_budget_bytes + draft_kv;
   SURETY_RETURN_IF_ERROR(CheckBudget(needed, name));
   SURETY_ASSIGN_OR_RETURN(auto backend, engine::MakeLocalBackend(std::move(opened.local), options, &metrics_));
   bytes_[name] = needed;

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/memory_info.h"
 #include "engine/token_picker.h"
 
 namespace surety::engine {
@@ -41,28 +43,37 @@ KvLayout DraftLayout(const LocalModel& draft, const KvLayout& target) {
 
 }  // namespace
 
-KvLayout DraftModel::LayoutWith(const LocalModel& target, const LocalModel& draft, const KvLayout& layout) {
+KvLayout DraftModel::LayoutWith(const LocalModel& target, const KvLayout& layout) {
   KvLayout result = layout;
-  if (spec::VocabularyMap(target.tokenizer(), draft.tokenizer()).identical()) {
-    result.companion_bytes = DraftLayout(draft, layout).PageBytes();
+  if (target.draft_vocabulary()->identical()) {
+    result.companion_bytes = DraftLayout(*target.draft(), layout).PageBytes();
   }
   return result;
 }
 
-DraftModel::DraftModel(LocalModel& target, LocalModel& draft, kv::PagePool& pool, int context_tokens)
-    : draft_(draft), pool_(pool), context_tokens_(context_tokens), map_(target.tokenizer(), draft.tokenizer()),
+int64_t DraftModel::PoolBytes(const LocalModel& target, const KvLayout& layout, int max_sequences,
+                              int context_tokens) {
+  if (target.draft_vocabulary()->identical()) return 0;
+  const KvLayout own = DraftLayout(*target.draft(), layout);
+  const int64_t context = std::min(context_tokens, target.draft()->config().max_context);
+  return (context + own.page_tokens - 1) / own.page_tokens * max_sequences * own.PageStrideBytes();
+}
+
+DraftModel::DraftModel(LocalModel& target, kv::PagePool& pool, int context_tokens)
+    : draft_(*target.draft()), pool_(pool), context_tokens_(context_tokens), map_(*target.draft_vocabulary()),
       sampler_(target.tokenizer().vocab_size()),
       target_logits_(static_cast<size_t>(target.tokenizer().vocab_size())), end_ids_(EndIds(target.tokenizer())),
       shared_({0.1, 0.2, 0.3, 0.42, 0.55, 0.68, 0.8, 0.92}) {}
 
-Result<std::unique_ptr<DraftModel>> DraftModel::Make(LocalModel& target, LocalModel& draft, kv::PagePool& pool,
-                                                     int max_sequences, int context_tokens) {
+Result<std::unique_ptr<DraftModel>> DraftModel::Make(LocalModel& target, kv::PagePool& pool, int max_sequences,
+                                                     int context_tokens) {
+  LocalModel& draft = *target.draft();
   const std::string path = draft.source().path();
   if (draft.config().encoder) {
     return Error(InvalidArgumentError("'" + path + "' is an encoder and cannot draft: a draft model writes text"));
   }
   const int context = std::min(context_tokens, draft.config().max_context);
-  auto made = std::unique_ptr<DraftModel>(new DraftModel(target, draft, pool, context));
+  auto made = std::unique_ptr<DraftModel>(new DraftModel(target, pool, context));
   const int n_common = made->map_.n_common(), vocab = target.tokenizer().vocab_size();
   if (n_common < kLeastCommonShare * std::min(vocab, draft.tokenizer().vocab_size())) {
     return Error(InvalidArgumentError("'" + path + "' cannot draft for '" + target.source().path() + "': of " +
@@ -76,17 +87,19 @@ Result<std::unique_ptr<DraftModel>> DraftModel::Make(LocalModel& target, LocalMo
     made->notes_.resize(static_cast<size_t>(pool.n_pages()));
   } else {
     const int pages_of_one = (context + layout.page_tokens - 1) / layout.page_tokens;
+    const int64_t needed = PoolBytes(target, pool.layout(), max_sequences, context), available = AvailableMemoryBytes();
+    if (available >= 0 && needed > available) {
+      return Error(ResourceExhaustedError("the KV cache of the draft model '" + path + "' takes " +
+                                          std::to_string(needed >> 20) + " MiB, but only " +
+                                          std::to_string(available >> 20) +
+                                          " MiB of memory are available; use a shorter context or fewer sequences"));
+    }
     SURETY_ASSIGN_OR_RETURN(made->own_pool_, kv::PagePool::Make(layout, pages_of_one * max_sequences));
     view = made->own_pool_->view();
   }
   SURETY_ASSIGN_OR_RETURN(made->drafter_, spec::ModelDrafter::Make(draft.model(), view, max_sequences,
                                                                    kMaxRows + max_sequences, context));
   return made;
-}
-
-int64_t DraftModel::bytes() const {
-  return draft_.model().weight_bytes() + draft_.model().workspace_bytes() + drafter_->logits_bytes() +
-         (own_pool_ != nullptr ? own_pool_->size_bytes() : 0);
 }
 
 DraftState& DraftModel::StateOf(Sequence& sequence) {
@@ -126,6 +139,18 @@ void DraftModel::NotePages(const Sequence& sequence, int n_tokens) {
   }
 }
 
+// The token that has just come was drafted, and its keys and values were written then; unless its page has been given
+// up since, they are there.
+void DraftModel::NoteDraftedToken(const Sequence& sequence) {
+  const int page_tokens = pool_.layout().page_tokens, at = sequence.n_tokens() - 1, index = at / page_tokens;
+  if (static_cast<size_t>(index) >= sequence.pages.pages().size()) return;
+  const int32_t page = sequence.pages.pages()[static_cast<size_t>(index)];
+  for (const DraftState::Written& written : sequence.draft_state->written) {
+    if (written.index != index || written.page != page || written.serial != pool_.Serial(page)) continue;
+    notes_[static_cast<size_t>(page)] = {written.serial, at % page_tokens + 1};
+  }
+}
+
 int DraftModel::Behind(const Sequence& sequence) const {
   if (map_.identical()) return sequence.n_tokens() - FoundInPages(sequence);
   const DraftState* state = sequence.draft_state.get();
@@ -140,7 +165,10 @@ bool DraftModel::PreparePages(const Sequence& sequence, DraftState& state, int n
   if (map_.identical()) {
     return n_tokens <= sequence.pages.capacity_tokens();  // the scheduler has seen to it
   }
-  if (!state.pages.has_value()) state.pages.emplace(*own_pool_);
+  if (!state.pages.has_value()) {
+    state.pages.emplace(*own_pool_);
+    state.pages->MarkZeroOnRelease();
+  }
   return state.pages->Extend(n_tokens);
 }
 
@@ -170,68 +198,81 @@ int32_t DraftModel::Pick(const Wish& wish, DraftState& state, int depth, std::sp
   return own;
 }
 
+// Of a sequence: what the draft has to read and where it may write; nothing where there are no pages.
+std::optional<spec::ModelDraftRequest> DraftModel::RequestFor(const Wish& wish) {
+  Sequence& sequence = *wish.sequence;
+  DraftState& state = StateOf(sequence);
+  state.proposal.clear();
+  state.classes.clear();
+  state.laws.clear();
+  const int n_text = static_cast<int>(state.text.size());
+  int n_computed = 0;
+  if (map_.identical()) {
+    n_computed = FoundInPages(sequence);
+  } else {
+    const auto differs = std::mismatch(state.text.begin(), state.text.end(), state.in_pages.begin(),
+                                       state.in_pages.end());
+    n_computed = static_cast<int>(differs.first - state.text.begin());
+  }
+  if (n_text < 1 || !PreparePages(sequence, state, n_text + wish.n_most)) return std::nullopt;
+  spec::ModelDraftRequest request;
+  request.tokens = state.text;
+  request.n_computed = std::min(n_computed, n_text - 1);
+  request.page_table = map_.identical() ? sequence.pages.pages() : state.pages->pages();
+  request.n_most = wish.n_most;
+  return request;
+}
+
 void DraftModel::Draft(std::span<const Wish> wishes) {
   const int64_t start = Clock::Real().NowNanos();
   std::vector<spec::ModelDraftRequest> requests;
   std::vector<size_t> of;  // whose wish each request is
   int n_rows = 0;
+  bool caught_up = false;
   for (size_t i = 0; i < wishes.size(); ++i) {
-    Sequence& sequence = *wishes[i].sequence;
-    DraftState& state = StateOf(sequence);
-    state.proposal.clear();
-    state.classes.clear();
-    state.laws.clear();
-    const int n_text = static_cast<int>(state.text.size());
-    int n_computed = 0;
-    if (map_.identical()) {
-      n_computed = FoundInPages(sequence);
-    } else {
-      while (n_computed < std::min(n_text, static_cast<int>(state.in_pages.size())) &&
-             state.in_pages[static_cast<size_t>(n_computed)] == state.text[static_cast<size_t>(n_computed)]) {
-        ++n_computed;
-      }
-    }
-    n_computed = std::min(n_computed, n_text - 1);
-    if (n_text < 1 || !PreparePages(sequence, state, n_text + wishes[i].n_most)) continue;
-    spec::ModelDraftRequest request;
-    request.tokens = state.text;
-    request.n_computed = n_computed;
-    request.page_table = map_.identical() ? sequence.pages.pages() : state.pages->pages();
-    request.n_most = wishes[i].n_most;
-    const int behind = n_text - n_computed;
-    if (n_rows + behind > drafter_->max_rows()) {
-      const int part = std::min(behind - 1, kMaxRows);
-      drafter_->CatchUp(request, part);
-      state.in_pages.assign(state.text.begin(), state.text.begin() + request.n_computed);
-      NotePages(sequence, request.n_computed);
+    auto request = RequestFor(wishes[i]);
+    if (!request) continue;
+    const int behind = static_cast<int>(request->tokens.size()) - request->n_computed;
+    if (n_rows + behind <= drafter_->max_rows()) {
+      n_rows += behind;
+      requests.push_back(*std::move(request));
+      of.push_back(i);
       continue;
     }
-    n_rows += behind;
-    requests.push_back(std::move(request));
-    of.push_back(i);
+    // One of them reads a part, so that the others do not wait long; it drafts in a later step.
+    const int part = std::min(behind - 1, kMaxRows);
+    if (caught_up || part < 1) continue;
+    caught_up = true;
+    drafter_->CatchUp(*request, part);
+    DraftState& state = *wishes[i].sequence->draft_state;
+    if (!map_.identical()) state.in_pages.assign(state.text.begin(), state.text.begin() + request->n_computed);
+    NotePages(*wishes[i].sequence, request->n_computed);
   }
   std::vector<double> holds(requests.size(), 1.0);
-  int64_t step_start = Clock::Real().NowNanos();
-  int step_depth = 0, step_rows = n_rows;
-  drafter_->Draft(requests, [&](size_t r, int depth, std::span<float> logits) {
-    if (depth != step_depth) {
-      cost_.Observe(step_rows, Clock::Real().NowNanos() - step_start);
-      step_start = Clock::Real().NowNanos();
-      step_depth = depth;
-      step_rows = 0;
-    }
-    if (depth > 0) ++step_rows;
-    const Wish& wish = wishes[of[r]];
-    return Pick(wish, *wish.sequence->draft_state, depth, logits, holds[r]);
-  });
-  if (step_rows > 0) cost_.Observe(step_rows, Clock::Real().NowNanos() - step_start);
+  drafter_->Draft(
+      requests,
+      [&](size_t r, int depth, std::span<float> logits) {
+        const Wish& wish = wishes[of[r]];
+        return Pick(wish, *wish.sequence->draft_state, depth, logits, holds[r]);
+      },
+      [&](int rows, int64_t nanos) { cost_.Observe(rows, nanos); });
   for (size_t r = 0; r < requests.size(); ++r) {
     Sequence& sequence = *wishes[of[r]].sequence;
     DraftState& state = *sequence.draft_state;
+    const int n_text = static_cast<int>(state.text.size());
+    if (map_.identical()) {
+      NotePages(sequence, n_text);
+      state.written.clear();
+      const auto pages = sequence.pages.pages();
+      for (int index = n_text / pool_.layout().page_tokens; static_cast<size_t>(index) < pages.size(); ++index) {
+        const int32_t page = pages[static_cast<size_t>(index)];
+        state.written.push_back({index, page, pool_.Serial(page)});
+      }
+      continue;
+    }
     state.in_pages = state.text;
     const auto& draft = requests[r].draft;
     if (!draft.empty()) state.in_pages.insert(state.in_pages.end(), draft.begin(), draft.end() - 1);
-    NotePages(sequence, static_cast<int>(state.text.size()));
   }
   spent_ns_ += Clock::Real().NowNanos() - start;
 }
@@ -247,7 +288,8 @@ void DraftModel::Observe(Sequence& sequence, int32_t token) {
   if (right) {
     state->proposal.erase(state->proposal.begin());
     state->classes.erase(state->classes.begin());
-    if (!state->proposal.empty()) NotePages(sequence, sequence.n_tokens());  // only the last drafted one has no KV yet
+    // Of all drafted tokens but the last one the keys and values are there.
+    if (map_.identical() && !state->proposal.empty()) NoteDraftedToken(sequence);
   } else {
     state->proposal.clear();
     state->classes.clear();

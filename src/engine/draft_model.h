@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,10 +32,13 @@ namespace surety::engine {
 
 class DraftModel {
  public:
-  // The layout of the target's pages when `draft` drafts: with room for the draft's part where it fits.
-  static KvLayout LayoutWith(const LocalModel& target, const LocalModel& draft, const KvLayout& layout);
-  static Result<std::unique_ptr<DraftModel>> Make(LocalModel& target, LocalModel& draft, kv::PagePool& pool,
-                                                  int max_sequences, int context_tokens);
+  // The layout of the target's pages when its draft drafts: with room for the draft's part where it fits.
+  static KvLayout LayoutWith(const LocalModel& target, const KvLayout& layout);
+  // Bytes of the pages that the draft needs beside the target's; 0 with the target's vocabulary.
+  static int64_t PoolBytes(const LocalModel& target, const KvLayout& layout, int max_sequences, int context_tokens);
+  // `target` has a draft.
+  static Result<std::unique_ptr<DraftModel>> Make(LocalModel& target, kv::PagePool& pool, int max_sequences,
+                                                  int context_tokens);
 
   struct Wish {
     Sequence* sequence;
@@ -55,15 +59,15 @@ class DraftModel {
   int Behind(const Sequence& sequence) const;
   const spec::VerifyCost& cost() const { return cost_; }  // of the draft's own steps, by rows
   int64_t spent_ns() const { return spent_ns_; }
-  bool identical_vocabulary() const { return map_.identical(); }
-  int64_t bytes() const;
 
  private:
-  DraftModel(LocalModel& target, LocalModel& draft, kv::PagePool& pool, int context_tokens);
+  DraftModel(LocalModel& target, kv::PagePool& pool, int context_tokens);
   DraftState& StateOf(Sequence& sequence);
+  std::optional<spec::ModelDraftRequest> RequestFor(const Wish& wish);
   void Read(Sequence& sequence, DraftState& state) const;
   int FoundInPages(const Sequence& sequence) const;
   void NotePages(const Sequence& sequence, int n_tokens);
+  void NoteDraftedToken(const Sequence& sequence);
   bool PreparePages(const Sequence& sequence, DraftState& state, int n_tokens) const;
   int32_t Pick(const Wish& wish, DraftState& state, int depth, std::span<float> logits, double& holds);
 
@@ -72,7 +76,7 @@ class DraftModel {
   LocalModel& draft_;
   kv::PagePool& pool_;
   int context_tokens_;
-  spec::VocabularyMap map_;
+  const spec::VocabularyMap& map_;
   std::unique_ptr<kv::PagePool> own_pool_;  // null with the target's vocabulary
   std::unique_ptr<spec::ModelDrafter> drafter_;
   Sampler sampler_;

@@ -31,7 +31,14 @@ struct DraftState {
 
   std::vector<int32_t> text;        // what the draft reads, in its vocabulary
   std::vector<int32_t> in_pages;    // another vocabulary's: tokens whose keys and values are in `pages`
-  std::optional<kv::PageTable> pages;
+  std::optional<kv::PageTable> pages;  // overwritten when they are given back, whatever the scope's policy
+  // The target's pages that the last draft wrote behind the text, as they were then.
+  struct Written {
+    int index = 0;  // in the sequence's table
+    int32_t page = -1;
+    uint32_t serial = 0;
+  };
+  std::vector<Written> written;
   int n_taken = 0;                  // of the sequence's tokens, that are in `text`
   spec::AcceptanceTable own;        // by how sure the draft is
   double mean;                      // of all its tokens, given that those before held

@@ -61,10 +61,10 @@ class EngineImpl final : public Engine {
              std::unique_ptr<DraftModel> draft_model)
       : model_(model), options_(options), clock_(clock), pool_(std::move(pool)), executor_(std::move(executor)),
         keeper_(std::move(keeper)), secret_(std::move(secret)), digest_(DigestOf(model, options)),
+        speculator_(options.speculation, model.tokenizer(), std::move(draft_model)),
         scheduler_(SchedulerOptionsOf(options), *pool_, *keeper_, AttendedPerRow(model.model())),
         shapes_(model.tokenizer(), model.chat_template() != nullptr ? model.source().chat_template() : std::string()),
-        picker_(model.executor(), model.tokenizer().vocab_size(), EndIds(model.tokenizer())),
-        speculator_(options.speculation, model.tokenizer(), std::move(draft_model)) {
+        picker_(model.executor(), model.tokenizer().vocab_size(), EndIds(model.tokenizer())) {
     plan_.Reserve(options.max_sequences, options.max_rows);
   }
 
@@ -124,11 +124,11 @@ class EngineImpl final : public Engine {
   std::unique_ptr<PageKeeper> keeper_;
   kv::ScopeSecret secret_;
   Sha256Digest digest_;
+  Speculator speculator_;       // with pages of a draft model's own, which requests hold
   std::unordered_map<api::RequestId, std::unique_ptr<RequestState>> requests_;
   Scheduler scheduler_;
   ShapeMaker shapes_;
   TokenPicker picker_;
-  Speculator speculator_;
   StepPlan plan_;
   StepLog log_{kLoggedSteps};
   std::vector<PickJob> jobs_;
@@ -242,6 +242,7 @@ Status EngineImpl::Step(std::vector<api::Event>& events) {
     }
   }
   keeper_->Tidy();
+  speculator_.Tidy(clock_.NowNanos());
   started_.clear();
   const int64_t start = clock_.NowNanos();
   EndExpired(start, events);
@@ -372,7 +373,7 @@ void EngineImpl::Commit(PickJob& job, int64_t now, std::vector<api::Event>& even
     return;
   }
   sequence.draft.clear();
-  if (n_drafted > 0) sequence.pages.Truncate(sequence.n_tokens());
+  sequence.pages.Truncate(sequence.n_tokens());  // what drafts had taken
 }
 
 // True: the choice has ended and is gone.
@@ -548,7 +549,7 @@ Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOpti
   in_force.context_tokens = std::min(options.context_tokens, model.config().max_context);
   in_force.max_prompt_logprob_rows = std::min(options.max_prompt_logprob_rows, options.max_rows);
   KvLayout layout = model.config().KvLayoutFor(options.kv_type, options.page_tokens);
-  if (model.draft() != nullptr) layout = DraftModel::LayoutWith(model, *model.draft(), layout);
+  if (model.draft() != nullptr) layout = DraftModel::LayoutWith(model, layout);
   SURETY_RETURN_IF_ERROR(layout.Validate());
   SURETY_ASSIGN_OR_RETURN(const int n_pages, PagesFor(in_force, layout));
   SURETY_ASSIGN_OR_RETURN(auto pool, kv::PagePool::Make(layout, n_pages));
@@ -557,7 +558,7 @@ Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOpti
                                                            options.max_rows));
   std::unique_ptr<DraftModel> draft_model;
   if (model.draft() != nullptr) {
-    SURETY_ASSIGN_OR_RETURN(draft_model, DraftModel::Make(model, *model.draft(), *pool, options.max_sequences,
+    SURETY_ASSIGN_OR_RETURN(draft_model, DraftModel::Make(model, *pool, options.max_sequences,
                                                           in_force.context_tokens));
   }
   SURETY_ASSIGN_OR_RETURN(kv::ScopeSecret secret, kv::ScopeSecret::Random());

@@ -10,7 +10,7 @@
 // kInvalidArgument naming the field; kOutOfRange when prompt and context do not fit, with both lengths.
 // Invariants: (1) each choice of a request ends with exactly one event whose finish is not kNone. (2) the memory of
 // pages, logits and the model's step exists after Make. (3) a request's tokens do not depend on what else runs, nor on
-// what was cached, nor on whether it was preempted.
+// what was cached, nor on whether it was preempted; under the coupled rule nor on what was drafted.
 #pragma once
 
 #include <functional>

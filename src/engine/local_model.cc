@@ -39,11 +39,12 @@ Result<std::unique_ptr<LocalModel>> LocalModel::Open(FileSystem& files, const Lo
   SURETY_ASSIGN_OR_RETURN(local->model_, model::Model::Load(*local->source_, *local->ops_, progress));
   local->source_->ReleaseAll();
   ReturnFreedMemory();  // what reading the file's metadata took
-  if (!options.draft_path.empty()) {
+  if (!options.draft_path.empty() && options.with_tokenizer) {
     LocalModelOptions draft;
     draft.path = options.draft_path;
     draft.executor = local->executor_;
     SURETY_ASSIGN_OR_RETURN(local->draft_, Open(files, draft, progress));
+    local->draft_vocabulary_ = std::make_unique<spec::VocabularyMap>(local->tokenizer(), local->draft_->tokenizer());
   }
   return local;
 }

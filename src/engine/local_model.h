@@ -13,6 +13,7 @@
 #include "model/chat/template.h"
 #include "model/model_source.h"
 #include "model/tokenizer/tokenizer.h"
+#include "spec/vocabulary_map.h"
 
 namespace surety::engine {
 
@@ -39,6 +40,7 @@ class LocalModel {
   kernels::Ops& ops() { return *ops_; }
   Executor& executor() { return *executor_; }
   LocalModel* draft() const { return draft_.get(); }  // null: none
+  const spec::VocabularyMap* draft_vocabulary() const { return draft_vocabulary_.get(); }  // null without a draft
   const std::string& warning() const { return warning_; }  // e.g. an instruction set that failed its self-check
 
  private:
@@ -51,6 +53,7 @@ class LocalModel {
   std::unique_ptr<kernels::Ops> ops_;
   std::unique_ptr<model::Model> model_;
   std::unique_ptr<LocalModel> draft_;
+  std::unique_ptr<spec::VocabularyMap> draft_vocabulary_;
   std::string warning_;
 };
 

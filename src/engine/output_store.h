@@ -36,6 +36,8 @@ class OutputStore {
                                int64_t ttl_ns);
   // Returns the bytes that were overwritten.
   int64_t Forget(const kv::ScopeSet& scopes);
+  // Erases what is past its time, a few scopes a call.
+  void Sweep(int64_t now_ns);
   int n_scopes() const { return static_cast<int>(entries_.size()); }
   int64_t n_tokens() const;  // that are kept, of all scopes
 
@@ -55,7 +57,6 @@ class OutputStore {
   static int64_t Erase(Half& half);
   void Touch(Entries::iterator entry);
   Entries::iterator Remove(Entries::iterator entry);
-  void Sweep(int64_t now_ns);
 
   OutputStoreOptions options_;
   Entries entries_;  // the one used last in front

@@ -188,9 +188,10 @@ void Scheduler::Append(Sequence& sequence, int n_rows, StepPlan& plan) {
 int Scheduler::ExtendForDraft(Sequence& sequence, int n_tokens) {
   const int missing = PagesOf(n_tokens) - static_cast<int>(sequence.pages.pages().size());
   const int n_running = static_cast<int>(running_.size());
-  if (missing > 0 && missing + n_running <= pool_.n_free() + source_.n_evictable()) {
-    if (missing > pool_.n_free()) source_.Evict(missing - pool_.n_free(), false);
-    sequence.pages.Extend(n_tokens);
+  const int wanted = missing + n_running;
+  if (missing > 0 && wanted <= pool_.n_free() + source_.n_evictable()) {
+    if (wanted > pool_.n_free()) source_.Evict(wanted - pool_.n_free(), false);  // may free fewer: quotas hold
+    if (wanted <= pool_.n_free()) sequence.pages.Extend(n_tokens);
   }
   return sequence.pages.capacity_tokens();
 }

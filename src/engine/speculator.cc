@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "spec/draft_policy.h"
 
@@ -56,7 +57,9 @@ std::span<const int32_t> Speculator::LookUp(Sequence& sequence, kv::PrefixCache&
     sequence.lookup->Read(sequence.tokens);
   }
   const spec::MatchIndex* store = nullptr;
-  if (const auto& scope = sequence.state->prepared.scope; scope.has_value() && options_.store.tokens_per_scope > 0) {
+  // Under rejection an earlier answer with the same seed would not be independent of the numbers that verify it.
+  const bool may_store = options_.store.tokens_per_scope > 0 && !MustNotLookAtDrawn(sequence);
+  if (const auto& scope = sequence.state->prepared.scope; scope.has_value() && may_store) {
     store = store_.Find(*scope, sequence.tokens, now_ns, cache.PolicyOf(scope->family()).ttl_ns);
   }
   const std::span<const int32_t> draft = sequence.lookup->Propose(store);
@@ -167,7 +170,9 @@ void Speculator::AskModel(int n_decoding, std::span<Sequence* const> asking, Ext
 void Speculator::Plan(std::span<Sequence* const> running, kv::PrefixCache& cache, int64_t now_ns, ExtendFn extend) {
   if (!enabled()) return;
   n_offered_ = 0;
-  model_ns_in_step_ = 0;
+  // What is left of a step that also read prompts, whose time says nothing of drafts.
+  counters_.saved_ns -= static_cast<double>(std::exchange(model_ns_in_step_, 0));
+  n_kept_in_step_ = 0;
   asking_.clear();
   // Beside prompts a drafted row costs what a prompt's does, and the time between two tokens is already stretched.
   const bool reads_prompts =
@@ -195,7 +200,9 @@ void Speculator::Plan(std::span<Sequence* const> running, kv::PrefixCache& cache
   if (n_offered_ == 0) return;
   offers_.clear();
   for (size_t i = 0; i < n_offered_; ++i) offers_.push_back({offered_[i].acceptance, 0});
-  spec::ChooseDrafts(offers_, n_decoding, n_decoding, options_.max_draft_rows, [&](int rows) {
+  // Beyond the table's end all steps look equally long.
+  const int most = std::min(options_.max_draft_rows, spec::VerifyCost::kMaxRows - n_decoding);
+  spec::ChooseDrafts(offers_, n_decoding, n_decoding, most, [&](int rows) {
     if (options_.whatever_it_costs) return 1.0;
     return rows > n_decoding ? kWorthwhile * cost_.Of(rows) : cost_.Of(rows);
   });

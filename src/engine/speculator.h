@@ -1,7 +1,8 @@
 // Drafts for the sequences that decode: which tokens a step verifies beyond the one that each sequence has anyway.
 //
 // Verification is by the coupled rule: the token at a position is drawn from the target's own law with randomness of
-// (seed, position), and a draft holds where it equals that token. So drafts change when tokens come, never which.
+// (seed, position), and a draft holds where it equals that token. So drafts change when tokens come, never which,
+// unless a request asks for another rule.
 //
 // Before a step: Plan sets Sequence::draft. After it: Observe for each token that came, AfterStep with its time.
 // Threads: the engine thread. Owns: the store of earlier answers, the tables. Sequences own their lookup state.
@@ -84,6 +85,8 @@ class Speculator {
   // A choice ended with an answer that may be looked up by others of its scope.
   void Keep(const Sequence& sequence, kv::PrefixCache& cache, int64_t now_ns);
   int64_t Forget(const kv::ScopeSet& scopes) { return store_.Forget(scopes); }
+  // Between steps: earlier answers that are past their time go.
+  void Tidy(int64_t now_ns) { store_.Sweep(now_ns); }
 
   const SpeculationCounters& counters() const { return counters_; }
   const DraftModel* model() const { return model_.get(); }

@@ -101,7 +101,7 @@ constexpr Parameter kTable[] = {
     {"include", kResponses, kArray, 0, 16, "[]", kHonoured, "",
      "message.output_text.logprobs is honoured; reasoning.encrypted_content taken, as there is no reasoning item"},
 
-    // How fast. None of these changes the text.
+    // How fast. None of these changes the text, but for the rules of verification that say so.
     {"speculate", kGenerate, kBool, kAny, kNoLimit, "true", kHonoured, "",
      "false: no tokens are drafted for this request (an extension of this server)"},
     {"verification", kTalk, kString, kAny, kNoLimit, R"("coupled")", kHonoured,

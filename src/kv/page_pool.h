@@ -4,7 +4,8 @@
 // Errors: Make: kInvalidArgument (layout), kResourceExhausted (memory, with the size asked for). Allocate: an empty
 // handle when no page is free; that is an expected state, to which the scheduler answers.
 // Invariants: (1) free + used = n_pages. (2) a page is free iff nobody holds a handle to it. (3) contents of a page are
-// written only by its single holder. (4) a page marked zero-on-release holds zero bytes once it is free, whoever held
+// written only by its single holder; a draft model's part (KvLayout::companion_bytes), a function of the same tokens,
+// by any holder. (4) a page marked zero-on-release holds zero bytes once it is free, whoever held
 // the last reference; the mark ends with that.
 #pragma once
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
 
 namespace surety::spec {
 
@@ -46,7 +47,7 @@ void ModelDrafter::CatchUp(ModelDraftRequest& request, int n_rows) {
   request.n_computed += n_rows;
 }
 
-void ModelDrafter::Draft(std::span<ModelDraftRequest> requests, PickFn pick) {
+void ModelDrafter::Draft(std::span<ModelDraftRequest> requests, PickFn pick, StepFn took) {
   active_.clear();
   Clear();
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -60,6 +61,8 @@ void ModelDrafter::Draft(std::span<ModelDraftRequest> requests, PickFn pick) {
   }
   const auto vocab = static_cast<size_t>(model_.config().vocab_size);
   for (int depth = 0; !active_.empty(); ++depth) {
+    const int64_t start = Clock::Real().NowNanos();
+    const int n_rows = static_cast<int>(ids_.size());
     Run();
     Clear();
     size_t n_left = 0;
@@ -73,6 +76,7 @@ void ModelDrafter::Draft(std::span<ModelDraftRequest> requests, PickFn pick) {
       active_[n_left++] = i;
     }
     active_.resize(n_left);
+    took(n_rows, Clock::Real().NowNanos() - start);
     for (const size_t i : active_) {
       const ModelDraftRequest& request = requests[i];
       AddRows(std::span(request.draft).last(1), static_cast<int>(request.tokens.size()) + depth, request.page_table,

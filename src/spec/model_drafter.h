@@ -37,9 +37,11 @@ class ModelDrafter {
 
   // The next token of request i behind `depth` drafted ones, from the draft's logits (V, may be changed); -1: no more.
   using PickFn = FunctionRef<int32_t(size_t i, int depth, std::span<float> logits)>;
+  // A step of the draft had this many rows and took, with what was picked of it, this long.
+  using StepFn = FunctionRef<void(int n_rows, int64_t nanos)>;
   // Drafts for all requests; in sum they catch up on at most max_rows rows. Afterwards keys and values of all tokens,
   // and of all drafted ones but the last, are in the pages.
-  void Draft(std::span<ModelDraftRequest> requests, PickFn pick);
+  void Draft(std::span<ModelDraftRequest> requests, PickFn pick, StepFn took);
   // Computes tokens [n_computed, n_computed + n_rows) of one request and nothing else; moves n_computed.
   void CatchUp(ModelDraftRequest& request, int n_rows);
 
