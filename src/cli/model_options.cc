@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
+#include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -80,15 +83,16 @@ Status KvFlags::Validate() const {
 void SpeculationFlags::Declare(Flags& flags) {
   flags.Group("Speculation");
   flags.Add("--speculate", speculate,
-            "auto: verify drafts together where that saves time; lookup or model: with drafts of that kind alone; off: "
-            "one token a step");
+            "auto: verify drafts together where that saves time; lookup or model: with drafts of that kind alone; "
+            "always: whatever they cost, for tests; off: one token a step");
   flags.Add("--draft-model", draft_model, "a smaller model, by name or path, that drafts");
   flags.Add("--draft-max", draft_max, "drafted tokens of a sequence in one step at most, 0 to 64");
 }
 
 Status SpeculationFlags::Validate() const {
-  if (speculate != "auto" && speculate != "lookup" && speculate != "model" && speculate != "off") {
-    return InvalidArgumentError(fmt::format("--speculate: '{}' is none of auto, lookup, model and off", speculate));
+  constexpr std::string_view kChoices[] = {"auto", "lookup", "model", "always", "off"};
+  if (std::find(std::begin(kChoices), std::end(kChoices), speculate) == std::end(kChoices)) {
+    return InvalidArgumentError(fmt::format("--speculate: '{}' is none of {}", speculate, fmt::join(kChoices, ", ")));
   }
   if (speculate == "model" && draft_model.empty()) {
     return InvalidArgumentError("--speculate model: --draft-model says which");
@@ -103,6 +107,7 @@ engine::SpeculationOptions SpeculationFlags::Options() const {
   engine::SpeculationOptions options;
   options.max_draft_tokens = speculate == "off" ? 0 : draft_max;
   options.lookup = speculate != "model";
+  options.whatever_it_costs = speculate == "always";
   options.max_draft_rows = std::max(options.max_draft_rows, options.max_draft_tokens);  // room for one such draft
   return options;
 }

@@ -48,7 +48,7 @@ struct SpeculationFlags {
   Status Validate() const;
   engine::SpeculationOptions Options() const;
   // The model that drafts, as flags name models; empty: none.
-  std::string DraftModel() const { return speculate == "auto" || speculate == "model" ? draft_model : ""; }
+  std::string DraftModel() const { return speculate == "lookup" || speculate == "off" ? "" : draft_model; }
 };
 
 struct OpenedModel {

@@ -51,7 +51,7 @@ void ServeFlags::Declare(Flags& flags) {
   flags.Add("--max-wait", max_wait_s, "seconds; a request whose predicted wait is longer is refused; 0: any");
   flags.Add("--chunk", chunk, "prompt tokens of one step at most");
   flags.Add("--itl-target", itl_target_ms,
-            "milliseconds between two tokens of a stream while prompts are read; 0: 1.5 times the time without them");
+            "milliseconds between two tokens of a stream while prompts are read; 0: 1.7 times the time without them");
   flags.Add("--tenant-weight", tenant_weights, "TENANT=WEIGHT: a tenant's share of the work; 1 unless given");
   flags.Group("Prefix cache");
   flags.Add("--kv-memory", kv_memory_mb, "MiB of KV for each model; 0: from --ctx and --parallel");

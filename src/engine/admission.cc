@@ -5,7 +5,6 @@
 namespace surety::engine {
 namespace {
 
-constexpr double kStartFade = 0.9;        // a start's weight halves within 7 further ones
 constexpr double kExpectationWeight = 1;  // starts that the expectation counts as
 
 std::string SecondsText(int64_t nanos) {
@@ -68,8 +67,8 @@ void Admission::Forget(api::RequestId id) {
 void Admission::Started(api::RequestId id, int64_t now_ns) {
   const std::lock_guard lock(mutex_);
   if (had_queue_ && last_start_ns_ > 0) {  // several may start in one step: the time counts once, they all count
-    seen_ns_ = seen_ns_ * kStartFade + static_cast<double>(now_ns - last_start_ns_);
-    n_seen_ = n_seen_ * kStartFade + 1;
+    lately_.Add(static_cast<double>(now_ns - last_start_ns_));
+    longer_.Add(static_cast<double>(now_ns - last_start_ns_));
   }
   Forget(id);
   last_start_ns_ = now_ns;
@@ -109,8 +108,9 @@ int64_t Admission::PredictedWaitNs() const {
 int64_t Admission::PredictedWaitLocked() const {
   const int ahead = std::max(0, static_cast<int>(waiting_.size()) + 1 - places_free_);
   const double weight = expected_ns_ > 0 ? kExpectationWeight : 0;
-  if (n_seen_ + weight == 0) return 0;
-  return static_cast<int64_t>(ahead * (seen_ns_ + weight * expected_ns_) / (n_seen_ + weight));
+  if (lately_.n + weight == 0) return 0;
+  return static_cast<int64_t>(
+      ahead * std::max(lately_.IntervalNs(expected_ns_, weight), longer_.IntervalNs(expected_ns_, weight)));
 }
 
 }  // namespace surety::engine

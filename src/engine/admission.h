@@ -1,6 +1,7 @@
 // Decides whether a request may join the queue, and how long it would wait there: the number ahead times the interval
-// at which requests are taken up. The interval is what was seen while there was a queue; until much was seen, what the
-// engine expects counts as well.
+// at which requests are taken up. The interval is what was seen while there was a queue, over the last ten or the last
+// fifty of them, whichever was longer: a run of short answers promises nothing for the next. Until much was seen, what
+// the engine expects counts as well.
 //
 // Threads: any; the engine thread reports what it takes up. Owns: counts only.
 // Invariant: each request that Enter let in leaves exactly once, by Started or by Left.
@@ -50,7 +51,17 @@ class Admission {
   int places_free_ = 1;
   int64_t last_start_ns_ = 0;
   bool had_queue_ = false;      // others waited when the last one was taken up
-  double seen_ns_ = 0, n_seen_ = 0;  // time with a queue, and how many were taken up in it, fading
+  // Time with a queue, and how many were taken up in it, fading.
+  struct Seen {
+    double fade;
+    double nanos = 0, n = 0;
+    void Add(double interval_ns) {
+      nanos = nanos * fade + interval_ns;
+      n = n * fade + 1;
+    }
+    double IntervalNs(double expected_ns, double weight) const { return (nanos + weight * expected_ns) / (n + weight); }
+  };
+  Seen lately_{0.9}, longer_{0.98};
   double expected_ns_ = 0;
 };
 

@@ -23,7 +23,7 @@ struct EngineOptions {
   int max_rows = 512;           // rows of one step: the prefill chunk
   int min_chunk_rows = 2;       // rows of prompts that a step has at least while streams run
   int itl_target_ms = 0;        // time of a step while streams run; 0: itl_stretch times that of one without prompts
-  double itl_stretch = 1.5;
+  double itl_stretch = 1.7;
   SpeculationOptions speculation = {};
   int max_prompt_logprob_rows = 16;  // rows of a step whose logits are wanted for prompt logprobs
   // Prefixes are kept and shared inside a request's scope; requests without a tenant share nothing.

@@ -32,7 +32,7 @@ struct SchedulerOptions {
   int max_prompt_logit_rows = 0;  // rows of a step whose logits may be wanted beside one a sequence
   // Time of a step while streams run: this, or if 0 itl_stretch times that of a step without prompts.
   int64_t itl_target_ns = 0;
-  double itl_stretch = 1.5;
+  double itl_stretch = 1.7;
 };
 
 // Where pages come from and go to besides the pool's free list.

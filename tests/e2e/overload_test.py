@@ -19,7 +19,8 @@ from serving import Server
 
 PARALLEL = 4
 MAX_WAIT_S = 2          # the operator's limit: who would wait longer is refused
-ERROR_OF_PREDICTION = 0.5  # of that wait, at the 99th percentile; besides, a place becomes free an answer at a time
+ERROR_OF_PREDICTION = 1.0  # of that wait, at the 99th percentile, on a machine that others disturb; besides, a place
+# becomes free an answer at a time
 OUTPUT_TOKENS = 16
 N_CALIBRATION = 24      # requests at once, from which the capacity is measured
 OVERLOAD = 10

@@ -117,7 +117,7 @@ class SpeculationTest(EndToEnd):
         return [server.metric(f"surety_spec_decode_num_{name}_tokens_total") for name in ("draft", "accepted")]
 
     def test_no_answer_changes(self):
-        server = Server(self)
+        server = Server(self, "--speculate", "always")
         requests = [request_of(i) for i in range(PROMPTS)]
 
         def ask(i, **more):
@@ -139,7 +139,7 @@ class SpeculationTest(EndToEnd):
             self.assertEqual(ask(i), plain[i])
 
     def test_a_server_that_drafts_nothing_says_the_same(self):
-        servers = [Server(self), Server(self, "--speculate", "off")]
+        servers = [Server(self, "--speculate", "always"), Server(self, "--speculate", "off")]
         for i in range(0, min(PROMPTS, 60), 4):
             answers = [seen(server.complete(**request_of(1000 + i))) for server in servers]
             self.assertEqual(answers[0], answers[1])
@@ -147,7 +147,7 @@ class SpeculationTest(EndToEnd):
         self.assertEqual(self.drafts(servers[1]), [0, 0])
 
     def test_answers_of_a_schema_are_valid_and_the_same(self):
-        server = Server(self)
+        server = Server(self, "--speculate", "always")
         shape = {"type": "json_schema", "json_schema": {"name": "case", "strict": True, "schema": SCHEMA}}
 
         def ask(i, **more):
