@@ -174,6 +174,7 @@ void ServingMetrics::Refused(StatusCode reason) {
 
 void ServingMetrics::AfterStep(const Engine& engine, int n_waiting, double kv_usage) {
   if (registry_ == nullptr) return;
+  const auto together = registry_->Together();
   const EngineCounters& now = engine.counters();
   const int64_t cached = now.prompt_tokens_cached - seen_.prompt_tokens_cached;
   const int64_t computed = now.prompt_tokens_computed - seen_.prompt_tokens_computed;

@@ -134,7 +134,10 @@ class PrometheusRegistry : public Registry {
       std::lock_guard lock(collectors_mutex_);
       for (const auto& collect : collectors_) collect();
     }
-    return prometheus::TextSerializer().Serialize(registry_.Collect());
+    auto together = Together();
+    const auto families = registry_.Collect();
+    together.unlock();
+    return prometheus::TextSerializer().Serialize(families);
   }
 
  private:

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,11 @@ class Registry {
   // Called before each exposition, to set gauges. Must not add series.
   virtual void AddCollector(std::function<void()> collect) = 0;
   virtual std::string Expose() const = 0;
+  // While it is held nothing is exposed: series that must add up are changed under it.
+  [[nodiscard]] std::unique_lock<std::mutex> Together() const { return std::unique_lock(together_); }
+
+ private:
+  mutable std::mutex together_;
 };
 
 }  // namespace surety::observe
