@@ -8,7 +8,7 @@ CMAKE := cmake -G Ninja -Wno-dev --log-level=WARNING
 SURETY := $(BUILD)/bin/surety
 CTEST := ctest --output-on-failure -j $(JOBS)
 FUZZ_SECONDS ?= 20
-SOAK_REQUESTS ?= 100000
+SOAK_REQUESTS ?= 600000
 ASAN_TESTS := base_test tensor_test kernels_test model_test kv_test observe_test spec_test engine_test http_test
 TSAN_TESTS := base_test observe_test engine_test http_test
 
@@ -38,7 +38,7 @@ test: $(BUILD)-all ## all tests: unit, golden, end to end, layers, style, docume
 	@tools/install_client
 	@cd $(BUILD) && $(CTEST)
 
-soak: $(BUILD)-all ## the slow label: SOAK_REQUESTS (100000) random requests with callers who leave, three cache set-ups
+soak: $(BUILD)-all ## the slow label: SOAK_REQUESTS (600000) random requests with callers who leave, three cache set-ups, ten minutes
 	@$(SURETY) models pull $(TEST_MODEL) >/dev/null
 	@cd $(BUILD) && SURETY_SOAK_REQUESTS=$(SOAK_REQUESTS) ctest --output-on-failure -V -C Slow -L slow
 

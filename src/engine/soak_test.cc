@@ -1,7 +1,7 @@
 // Random requests for a long time, through the backend and its threads, with callers who leave at any moment, scopes
 // that are forgotten meanwhile, and far too few pages: nothing leaks, every choice ends exactly once, sums balance.
 //
-// SURETY_SOAK_REQUESTS says how many requests (make soak: 100,000), SURETY_SOAK_SEED which ones.
+// SURETY_SOAK_REQUESTS says how many requests (make soak: 600,000), SURETY_SOAK_SEED which ones.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

@@ -51,7 +51,7 @@ class Scrape:
 class MetricsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server(cls, "--parallel", "4")
+        cls.server = Server(cls, "--parallel", "4", "--speculate", "always")
 
     def ask(self, i, **more):
         body = {"model": MODEL, "messages": [{"role": "user", "content": f"{PROMPT} {i}"}], "temperature": 0,

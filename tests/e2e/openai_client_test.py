@@ -42,7 +42,7 @@ class Server:
         self.process = None
         self.base_url = os.environ.get("SURETY_BASE_URL")
         if self.base_url is None:
-            command = [BINARY, "serve", "-m", MODEL, "--port", "0"]
+            command = [BINARY, "serve", "-m", MODEL, "--port", "0", "--speculate", "always"]
             if surety("models", "path", ENCODER).code == 0:
                 command += ["--embedding-model", ENCODER]
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """surety run: streaming, sampling, limits, determinism."""
 
+import os
+
 import common
 from common import MODEL, EndToEnd, surety
 
@@ -53,7 +55,9 @@ class RunTest(EndToEnd):
 
     def test_drafts_change_the_speed_alone(self):
         repeat = "Repeat this line five times: The quick brown fox jumps over the lazy dog."
-        drafted = self.run_json("-n", 96, "--ignore-eos", prompt=repeat)
+        # Whether drafts pay is up to the machine, so here they are all verified.
+        drafted = self.run_json("-n", 96, "--ignore-eos", "--speculate", "always", prompt=repeat)
+        self.assertEqual(self.run_json("-n", 96, "--ignore-eos", prompt=repeat)["token_ids"], drafted["token_ids"])
         self.assertGreater(drafted["accepted_tokens"], 0)
         self.assertGreaterEqual(drafted["draft_tokens"], drafted["accepted_tokens"])
         for flags in (("--speculate", "off"), ("--draft-max", 0)):
@@ -63,10 +67,22 @@ class RunTest(EndToEnd):
         long = self.run_json("-n", 96, "--ignore-eos", "--draft-max", 64, prompt=repeat)
         self.assertEqual(long["token_ids"], drafted["token_ids"])
         words = ("-m", MODEL, "-p", repeat, "-n", 96, "--ignore-eos")
-        self.assertRegex(self.ok("run", *words).err, r"drafts \d+/\d+ held")
+        self.assertRegex(self.ok("run", *words, "--speculate", "always").err, r"drafts \d+/\d+ held")
         self.assertNotIn("drafts", self.ok("run", *words, "--speculate", "off").err)
         self.fails(2, "run", *words, "--speculate", "on", says=("--speculate", "auto"))
         self.fails(2, "run", *words, "--draft-max", 65, says=("--draft-max", "64"))
+
+    def test_a_draft_model_changes_no_token_whatever_it_is(self):
+        tiny = os.path.join(common.TESTDATA, "gguf", "tiny-llama-q8_0.gguf")  # another vocabulary, and nonsense
+        words = ("-n", 48, "--temperature", 0.8, "--seed", 3, "--speculate", "always")
+        plain = self.run_json(*words[:-1], "off")
+        for draft in (tiny, MODEL):  # the model itself: the same vocabulary
+            drafted = self.run_json(*words, "--draft-model", draft)
+            self.assertEqual(drafted["token_ids"], plain["token_ids"])
+            self.assertGreater(drafted["draft_tokens"], 0)
+        self.assertGreater(drafted["accepted_tokens"], 0)
+        self.fails(1, "run", "-m", MODEL, "-p", "a", "--draft-model", "nowhere", says="nowhere")
+        self.fails(2, "run", "-m", MODEL, "-p", "a", "--speculate", "model", says="--draft-model")
 
     def test_every_instruction_set_of_the_processor_answers(self):
         for isa in self.ok("version", "--json").json()["supported_isa"]:
