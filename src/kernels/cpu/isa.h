@@ -18,10 +18,11 @@ enum class Isa : uint8_t {
   kAvx2,
   kAvx512,
   kAvx512Vnni,
+  kAvx512Amx,  // the same, with AMX tiles for products of several rows
   kNeon,
 };
 
-// "sse4", "avx2", "avx512", "avx512_vnni", "neon".
+// "sse4", "avx2", "avx512", "avx512_vnni", "avx512_amx", "neon".
 std::string_view NameOf(Isa isa);
 std::optional<Isa> IsaFromName(std::string_view name);
 
@@ -32,5 +33,7 @@ Isa BestIsa();
 // The one in use: BestIsa() until SetIsa() says otherwise.
 Isa CurrentIsa();
 Status SetIsa(Isa isa);
+// Whether the one in use has tiles. The system's leave to use them is asked for once, on first use.
+bool IsaHasTiles();
 
 }  // namespace surety::kernels::cpu

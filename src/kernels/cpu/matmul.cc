@@ -14,19 +14,27 @@
 namespace surety::kernels::cpu {
 namespace {
 
-constexpr int64_t kMaxRowBlock = 240;  // rows whose sums stand in a worker's scratch; a multiple of every tile
-constexpr int64_t kMinRowBlock = 72;
+constexpr int64_t kMaxRowBlock = 512;  // rows that a unit of work has at most
+// Float types: x is read again for each group, so a unit has no more rows than stay in half of a common L2 cache.
+constexpr int64_t kMinFloatRows = 72;
+constexpr int64_t kMaxFloatRows = 240;
 constexpr int64_t kRowUnit = 24;
-constexpr int64_t kRowBlockBytes = 256 << 10;   // of x: half of a common L2 cache
+constexpr int64_t kRowBlockBytes = 256 << 10;
+// Quantised types: so many rows of x stay in the first-level cache while unpacked groups pass by out of the second.
+constexpr int64_t kRowTile = 16;
+constexpr int64_t kOneGroupRows = 2 * kRowTile;  // up to here one group at a time, which then stays in the first level
+constexpr int64_t kMaxChunk = 2 * kPanelBlocks;  // blocks of a group unpacked at a time
+constexpr int64_t kPanelsInL2 = 256;             // unpacked blocks in all: about 200 KiB
+constexpr int64_t kMaxSums = 4096;               // rows times groups whose sums wait for the next chunk
 constexpr int64_t kUnitsPerWorker = 8;          // pieces of work for each, to even out their speeds
 constexpr int64_t kMinUnitBytes = 8 << 10;      // of weights in a piece
 constexpr int64_t kSerialBytes = 24 << 10;      // weights times rows that are not worth waking a worker
 constexpr int64_t kSerialQuantize = 4 << 10;    // elements of x that the caller rounds alone
 
 struct alignas(64) Scratch {
-  float acc[kMaxRowBlock * kGroup];
+  float acc[kMaxSums * kGroup];
   union {
-    PanelBlock panel[kPanelBlocks];
+    PanelBlock panel[kPanelsInL2];
     float floats[kChunk * kGroup];
   };
 };
@@ -78,10 +86,12 @@ Plan MakePlan(ConstMatrixF x, std::span<const MatMulTask> tasks, XBlock* xq, int
     quantized |= !IsFloat(w.dtype());
   }
   plan.xq = quantized ? xq : nullptr;
-  const int64_t row_bytes = quantized ? plan.blocks_per_row * static_cast<int64_t>(sizeof(XBlock)) : x.cols * 4;
-  const int64_t most = std::clamp(kRowBlockBytes / row_bytes, kMinRowBlock, kMaxRowBlock) / kRowUnit * kRowUnit;
+  const int64_t most = quantized ? kMaxRowBlock
+                                 : std::clamp(kRowBlockBytes / (x.cols * 4), kMinFloatRows, kMaxFloatRows) / kRowUnit *
+                                       kRowUnit;
   const int64_t n_row_blocks = (x.rows + most - 1) / most;
-  plan.row_block = ((x.rows + n_row_blocks - 1) / n_row_blocks + kRowUnit - 1) / kRowUnit * kRowUnit;
+  const int64_t multiple = quantized ? kRowTile : kRowUnit;
+  plan.row_block = ((x.rows + n_row_blocks - 1) / n_row_blocks + multiple - 1) / multiple * multiple;
   plan.unit_bytes = std::max(weight_bytes / (kUnitsPerWorker * n_workers), kMinUnitBytes);
   for (const MatMulTask& task : tasks) plan.units_per_row_block += plan.UnitsOf(WeightOf(task));
   plan.n_units = plan.units_per_row_block * ((x.rows + plan.row_block - 1) / plan.row_block);
@@ -120,9 +130,10 @@ void QuantizeShare(const Plan& plan, int worker, int n_workers) {
   }
 }
 
-// Adds the extra blocks of the unit's rows to acc.
-void AddExtras(const Plan& plan, const Unit& unit, const QuantKernel& kernel, const std::byte* group, float* acc) {
-  const int64_t first = unit.first_row * plan.segments_per_row, n = unit.n_rows * plan.segments_per_row;
+// Adds the extra blocks of n_rows rows to acc.
+void AddExtras(const Plan& plan, int64_t first_row, int64_t n_rows, const QuantKernel& kernel, const std::byte* group,
+               float* acc) {
+  const int64_t first = first_row * plan.segments_per_row, n = n_rows * plan.segments_per_row;
   const uint8_t* counts = plan.extra_counts + first;
   for (int64_t s = 0; s < n;) {
     uint64_t eight;  // most segments have none
@@ -145,7 +156,11 @@ void Finish(const MatMulTask& task, int64_t group, int64_t first_row, int64_t n_
   for (int64_t t = 0; t < n_rows; ++t, acc += kGroup) {
     float* out = task.out.Row(first_row + t) + n0;
     if (task.bias == nullptr && !task.accumulate) {
-      std::memcpy(out, acc, static_cast<size_t>(n) * sizeof(float));
+      if (n == kGroup) {
+        std::memcpy(out, acc, kGroup * sizeof(float));  // a size known here is no call
+      } else {
+        std::memcpy(out, acc, static_cast<size_t>(n) * sizeof(float));
+      }
       continue;
     }
     for (int64_t i = 0; i < n; ++i) {
@@ -155,28 +170,84 @@ void Finish(const MatMulTask& task, int64_t group, int64_t first_row, int64_t n_
   }
 }
 
-void RunQuantUnit(const Plan& plan, const Unit& unit, Scratch& scratch) {
+// After the first time the group is in the cache.
+void RunDirect(const Plan& plan, const Unit& unit, const QuantKernel& kernel, Scratch& scratch) {
   const CpuPackedMatrix& w = WeightOf(*unit.task);
-  const QuantKernel& kernel = QuantKernelOf(w.dtype());
   const int64_t n_blocks = plan.blocks_per_row;
   const XBlock* x = plan.xq + unit.first_row * n_blocks;
   for (int64_t g = unit.first_group; g < unit.first_group + unit.n_groups; ++g) {
     std::memset(scratch.acc, 0, static_cast<size_t>(unit.n_rows) * kGroup * sizeof(float));
-    if (unit.n_rows <= kernel.direct_rows) {  // after the first time the group is in the cache
-      for (int64_t t = 0; t < unit.n_rows; t += kFewRows) {
-        const int64_t rows = std::min<int64_t>(kFewRows, unit.n_rows - t);
-        kernel.few[rows - 1](w.Group(g), n_blocks, x + t * n_blocks, n_blocks, scratch.acc + t * kGroup);
-      }
-    } else {
-      for (int64_t b = 0; b < n_blocks; b += kPanelBlocks) {
-        const int64_t n = std::min<int64_t>(kPanelBlocks, n_blocks - b);
-        kernel.unpack(w.Group(g), b, n, scratch.panel);
-        kernel.many(scratch.panel, n, x + b, n_blocks, unit.n_rows, scratch.acc);
-      }
+    for (int64_t t = 0; t < unit.n_rows; t += kFewRows) {
+      const int64_t rows = std::min<int64_t>(kFewRows, unit.n_rows - t);
+      kernel.few[rows - 1](w.Group(g), n_blocks, x + t * n_blocks, n_blocks, scratch.acc + t * kGroup);
     }
-    AddExtras(plan, unit, kernel, w.Group(g), scratch.acc);
+    AddExtras(plan, unit.first_row, unit.n_rows, kernel, w.Group(g), scratch.acc);
     Finish(*unit.task, g, unit.first_row, unit.n_rows, scratch.acc);
   }
+}
+
+// Blocks [block, block + n) of groups [group, group + n_groups), unpacked, for all rows of a unit.
+struct Chunk {
+  int64_t group, n_groups;
+  int64_t block, n;
+};
+
+// What of the weights comes after a chunk of one group, in the same unit.
+Ahead AheadOf(const CpuPackedMatrix& w, const Unit& unit, const Chunk& chunk, int64_t n_blocks) {
+  const PackedLayout layout = PackedLayoutOf(w.dtype());
+  const int64_t bytes_per_block = layout.super_bytes() / layout.blocks_per_super;
+  const bool same_group = chunk.block + chunk.n < n_blocks;
+  if (!same_group && chunk.group + 1 == unit.first_group + unit.n_groups) return {};
+  const int64_t n_next = std::min(chunk.n, same_group ? n_blocks - chunk.block - chunk.n : n_blocks);
+  const std::byte* from = same_group ? w.Group(chunk.group) + (chunk.block + chunk.n) * bytes_per_block
+                                     : w.Group(chunk.group + 1);
+  const int64_t share = (n_next * bytes_per_block + chunk.n - 1) / chunk.n;
+  return {from, (share + 63) / 64 * 64};
+}
+
+void RunChunk(const Plan& plan, const Unit& unit, const QuantKernel& kernel, const Chunk& chunk, Scratch& scratch) {
+  const CpuPackedMatrix& w = WeightOf(*unit.task);
+  const int64_t n_blocks = plan.blocks_per_row;
+  const bool first = chunk.block == 0, last = chunk.block + chunk.n == n_blocks;
+  for (int64_t g = 0; g < chunk.n_groups; ++g) {
+    kernel.unpack(w.Group(chunk.group + g), chunk.block, chunk.n, scratch.panel + g * chunk.n);
+  }
+  Ahead ahead = chunk.n_groups == 1 ? AheadOf(w, unit, chunk, n_blocks) : Ahead{};
+  for (int64_t t = 0; t < unit.n_rows; t += kRowTile) {
+    const int64_t rows = std::min(kRowTile, unit.n_rows - t);
+    const XBlock* x = plan.xq + (unit.first_row + t) * n_blocks + chunk.block;
+    for (int64_t g = 0; g < chunk.n_groups; ++g) {
+      // Sums that wait for another chunk stand apart; others use the same small place.
+      float* acc = first && last ? scratch.acc : scratch.acc + (g * unit.n_rows + t) * kGroup;
+      if (first) std::memset(acc, 0, static_cast<size_t>(rows) * kGroup * sizeof(float));
+      kernel.many(scratch.panel + g * chunk.n, chunk.n, x, n_blocks, rows, ahead, acc);
+      ahead = {};
+      if (!last) continue;
+      AddExtras(plan, unit.first_row + t, rows, kernel, w.Group(chunk.group + g), acc);
+      Finish(*unit.task, chunk.group + g, unit.first_row + t, rows, acc);
+    }
+  }
+}
+
+void RunQuantUnit(const Plan& plan, const Unit& unit, Scratch& scratch) {
+  const QuantKernel& kernel = QuantKernelOf(WeightOf(*unit.task).dtype());
+  if (unit.n_rows <= kernel.direct_rows) {
+    RunDirect(plan, unit, kernel, scratch);
+    return;
+  }
+  const int64_t n_blocks = plan.blocks_per_row;
+  const bool one_group = unit.n_rows <= kOneGroupRows;
+  const int64_t chunk_blocks = std::min(n_blocks, one_group ? kPanelBlocks : kMaxChunk);
+  int64_t at_once = one_group ? 1 : std::max<int64_t>(1, kPanelsInL2 / chunk_blocks);
+  if (chunk_blocks < n_blocks) at_once = std::clamp<int64_t>(kMaxSums / unit.n_rows, 1, at_once);
+  if (kernel.begin != nullptr) kernel.begin(unit.n_rows);
+  for (int64_t g = 0; g < unit.n_groups; g += at_once) {
+    const int64_t n_groups = std::min(at_once, unit.n_groups - g);
+    for (int64_t b = 0; b < n_blocks; b += chunk_blocks) {
+      RunChunk(plan, unit, kernel, {unit.first_group + g, n_groups, b, std::min(chunk_blocks, n_blocks - b)}, scratch);
+    }
+  }
+  if (kernel.end != nullptr) kernel.end();
 }
 
 void RunFloatUnit(const Plan& plan, const Unit& unit, Scratch& scratch) {

@@ -29,8 +29,15 @@ struct alignas(64) PanelBlock {
   uint8_t codes[kQuads][4 * kGroup];  // [quad][output][4 inputs]
   float scale[kGroup];
   float min[kGroup];          // added times x.d_sum; Q2_K: -dmin
-  int32_t sub[2][kGroup];     // scale of each half, twice in 16 bits
+  int32_t sub[2][kGroup];     // scale of each half, twice in 16 bits (for tiles: a float)
   int32_t extra[kGroup];      // two 16-bit factors of x.sums: the offset taken out, or Q2_K's minima
+};
+
+// Packed bytes that are wanted next: a share of them is asked for with each block of a panel, so that memory answers
+// while the processor multiplies.
+struct Ahead {
+  const std::byte* from = nullptr;
+  int64_t bytes_per_block = 0;  // 0: nothing is
 };
 
 struct QuantKernel {
@@ -39,9 +46,13 @@ struct QuantKernel {
   void (*few[kFewRows])(const std::byte* group, int64_t n_blocks, const XBlock* x, int64_t stride, float* acc);
   // Blocks [first, first + n) of the group; first is a multiple of kPanelBlocks.
   void (*unpack)(const std::byte* group, int64_t first, int64_t n, PanelBlock* panel);
-  void (*many)(const PanelBlock* panel, int64_t n, const XBlock* x, int64_t stride, int64_t rows, float* acc);
+  void (*many)(const PanelBlock* panel, int64_t n, const XBlock* x, int64_t stride, int64_t rows, Ahead ahead,
+               float* acc);
   // One block of the group for one row.
   void (*one)(const std::byte* group, int64_t block, const XBlock* x, float* acc);
+  // Before the first and after the last `many` of a thread, all for so many rows; null: nothing to do.
+  void (*begin)(int64_t rows);
+  void (*end)();
 };
 
 struct FloatKernel {

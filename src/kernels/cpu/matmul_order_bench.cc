@@ -154,15 +154,17 @@ void BM_Outputs(benchmark::State& state, DType dtype, int rows, int64_t k) {
   }
   const auto x = Activations(rows, n_blocks);
   std::vector<float> acc(static_cast<size_t>(rows * kOutputs));
+  if (kernel.begin != nullptr) kernel.begin(rows);
   for (auto _ : state) {
     if (rows == 1) {
       kernel.few[0](group, n_blocks, x.data(), n_blocks, acc.data());
     } else {
-      kernel.many(panel.data(), n_blocks, x.data(), n_blocks, rows, acc.data());
+      kernel.many(panel.data(), n_blocks, x.data(), n_blocks, rows, {}, acc.data());
     }
     benchmark::DoNotOptimize(acc.data());
     benchmark::ClobberMemory();
   }
+  if (kernel.end != nullptr) kernel.end();
   const double ops = 2.0 * rows * kOutputs * static_cast<double>(k) * static_cast<double>(state.iterations());
   state.counters["Gop/s"] = benchmark::Counter(ops / 1e9, benchmark::Counter::kIsRate);
 }

@@ -221,23 +221,35 @@ void OneBlock(const std::byte* group, int64_t block, const XBlock* x, float* out
   StoreAcc<1>(acc, out);
 }
 
+HWY_INLINE void FetchBlock(const Ahead& ahead, int64_t b) {
+  for (int64_t i = 0; i < ahead.bytes_per_block; i += 64) hwy::Prefetch(ahead.from + b * ahead.bytes_per_block + i);
+}
+
 template <Kind K, int T>
-HWY_INLINE void PanelTile(const PanelBlock* panel, int64_t n, const XBlock* x, int64_t stride, float* out) {
+HWY_INLINE void PanelTile(const PanelBlock* panel, int64_t n, const XBlock* x, int64_t stride, const Ahead& ahead,
+                          float* out) {
   VF acc[T][kVecs];
   LoadAcc<T>(out, acc);
-  for (int64_t b = 0; b < n; ++b) AddBlock<K, T>(PanelSource{panel + b}, x + b, stride, acc);
+  for (int64_t b = 0; b < n; ++b) {
+    FetchBlock(ahead, b);
+    AddBlock<K, T>(PanelSource{panel + b}, x + b, stride, acc);
+  }
   StoreAcc<T>(acc, out);
 }
 
 template <Kind K>
-void ManyRows(const PanelBlock* panel, int64_t n, const XBlock* x, int64_t stride, int64_t rows, float* out) {
+void ManyRows(const PanelBlock* panel, int64_t n, const XBlock* x, int64_t stride, int64_t rows, Ahead ahead,
+              float* out) {
   int64_t t = 0;
-  for (; t + kTile <= rows; t += kTile) PanelTile<K, kTile>(panel, n, x + t * stride, stride, out + t * kGroup);
-  if constexpr (kTile > 4) {
-    for (; t + 4 <= rows; t += 4) PanelTile<K, 4>(panel, n, x + t * stride, stride, out + t * kGroup);
+  for (; t + kTile <= rows; t += kTile) {
+    PanelTile<K, kTile>(panel, n, x + t * stride, stride, ahead, out + t * kGroup);
+    ahead = {};
   }
-  for (; t + 2 <= rows; t += 2) PanelTile<K, 2>(panel, n, x + t * stride, stride, out + t * kGroup);
-  for (; t < rows; ++t) PanelTile<K, 1>(panel, n, x + t * stride, stride, out + t * kGroup);
+  if constexpr (kTile > 4) {
+    for (; t + 4 <= rows; t += 4) PanelTile<K, 4>(panel, n, x + t * stride, stride, ahead, out + t * kGroup);
+  }
+  for (; t + 2 <= rows; t += 2) PanelTile<K, 2>(panel, n, x + t * stride, stride, ahead, out + t * kGroup);
+  for (; t < rows; ++t) PanelTile<K, 1>(panel, n, x + t * stride, stride, ahead, out + t * kGroup);
 }
 
 template <int Q, class S>
@@ -246,10 +258,10 @@ HWY_INLINE void StoreQuads(const S& s, PanelBlock* to) {
   if constexpr (Q + 1 < kQuads) StoreQuads<Q + 1>(s, to);
 }
 
-template <class Source>
-void Unpack(const std::byte* group, int64_t first, int64_t n, PanelBlock* panel) {
+// kStore(source, panel block) for blocks [first, first + n) of a group.
+template <class Source, auto kStore>
+void UnpackWith(const std::byte* group, int64_t first, int64_t n, PanelBlock* panel) {
   constexpr PackedLayout kLayout = PackedLayoutOf(Source::kType);
-  constexpr Kind K = Source::kKind;
   static_assert(kPanelBlocks % kLayout.blocks_per_super == 0);
   group += first / kLayout.blocks_per_super * kLayout.super_bytes();
   Source s;
@@ -258,17 +270,23 @@ void Unpack(const std::byte* group, int64_t first, int64_t n, PanelBlock* panel)
     for (int b = 0; b < kLayout.blocks_per_super; ++b, ++panel) {
       FetchAhead<kLayout>(group, b);
       s.BeginBlock(group, b);
-      StoreQuads<0>(s, panel);
-      for (int v = 0; v < kVecs; ++v) {
-        const int at = v * kLanes;
-        hn::Store(s.Scale(v), DF(), panel->scale + at);
-        if constexpr (K.min || K.int_min) hn::Store(s.Min(v), DF(), panel->min + at);
-        if constexpr (K.sub) {
-          hn::Store(hn::BitCast(D32(), s.Sub(0, v)), D32(), panel->sub[0] + at);
-          hn::Store(hn::BitCast(D32(), s.Sub(1, v)), D32(), panel->sub[1] + at);
-          hn::Store(hn::BitCast(D32(), s.Extra(v)), D32(), panel->extra + at);
-        }
-      }
+      kStore(s, panel);
+    }
+  }
+}
+
+template <class Source>
+HWY_INLINE void StoreBlock(const Source& s, PanelBlock* to) {
+  constexpr Kind K = Source::kKind;
+  StoreQuads<0>(s, to);
+  for (int v = 0; v < kVecs; ++v) {
+    const int at = v * kLanes;
+    hn::Store(s.Scale(v), DF(), to->scale + at);
+    if constexpr (K.min || K.int_min) hn::Store(s.Min(v), DF(), to->min + at);
+    if constexpr (K.sub) {
+      hn::Store(hn::BitCast(D32(), s.Sub(0, v)), D32(), to->sub[0] + at);
+      hn::Store(hn::BitCast(D32(), s.Sub(1, v)), D32(), to->sub[1] + at);
+      hn::Store(hn::BitCast(D32(), s.Extra(v)), D32(), to->extra + at);
     }
   }
 }
@@ -281,9 +299,11 @@ template <class Source>
 inline constexpr QuantKernel kKernelOf = {
     kLanes == kGroup ? 8 : kDirectRowsOf<Source>,
     {FewRows<Source, 1>, FewRows<Source, 2>, FewRows<Source, 3>, FewRows<Source, 4>},
-    Unpack<Source>,
+    UnpackWith<Source, StoreBlock<Source>>,
     ManyRows<Source::kKind>,
     OneBlock<Source>,
+    nullptr,
+    nullptr,
 };
 
 // --- codes out of the packed planes ---------------------------------------------------------------------------------

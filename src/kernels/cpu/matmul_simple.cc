@@ -1,4 +1,5 @@
 // Products with the simple block formats: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL.
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/matmul_kernels.h"
 
 #include "kernels/cpu/matmul_targets.h"
@@ -8,6 +9,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.
 #include "kernels/cpu/matmul_quant-inl.h"
+#include "kernels/cpu/matmul_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace surety::kernels::cpu {
@@ -70,14 +72,14 @@ struct IqNibbles : SimpleSource {
   }
 };
 
-const QuantKernel* SimpleKernels(DType dtype) {
+const QuantKernel* SimpleKernels(DType dtype, bool tiles) {
   switch (dtype) {
-    case DType::kQ4_0: return &kKernelOf<Nibbles<DType::kQ4_0, kU4Offset>>;
-    case DType::kQ4_1: return &kKernelOf<Nibbles<DType::kQ4_1, kU4Min>>;
-    case DType::kQ5_0: return &kKernelOf<FiveBits<DType::kQ5_0, kU5Offset>>;
-    case DType::kQ5_1: return &kKernelOf<FiveBits<DType::kQ5_1, kU5Min>>;
-    case DType::kQ8_0: return &kKernelOf<Bytes>;
-    case DType::kIQ4_NL: return &kKernelOf<IqNibbles>;
+    case DType::kQ4_0: return KernelOf<Nibbles<DType::kQ4_0, kU4Offset>>(tiles);
+    case DType::kQ4_1: return KernelOf<Nibbles<DType::kQ4_1, kU4Min>>(tiles);
+    case DType::kQ5_0: return KernelOf<FiveBits<DType::kQ5_0, kU5Offset>>(tiles);
+    case DType::kQ5_1: return KernelOf<FiveBits<DType::kQ5_1, kU5Min>>(tiles);
+    case DType::kQ8_0: return KernelOf<Bytes>(tiles);
+    case DType::kIQ4_NL: return KernelOf<IqNibbles>(tiles);
     default: return nullptr;
   }
 }
@@ -91,7 +93,7 @@ namespace surety::kernels::cpu {
 
 HWY_EXPORT(SimpleKernels);
 
-const QuantKernel* SimpleQuantKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(SimpleKernels)(dtype); }
+const QuantKernel* SimpleQuantKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(SimpleKernels)(dtype, IsaHasTiles()); }
 
 }  // namespace surety::kernels::cpu
 #endif  // HWY_ONCE

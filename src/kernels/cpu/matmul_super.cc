@@ -1,4 +1,5 @@
 // Products with the formats in super-blocks of 256: Q2_K to Q6_K, IQ4_XS.
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/matmul_kernels.h"
 
 #include "kernels/cpu/matmul_targets.h"
@@ -8,6 +9,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.
 #include "kernels/cpu/matmul_quant-inl.h"
+#include "kernels/cpu/matmul_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace surety::kernels::cpu {
@@ -124,14 +126,14 @@ struct IqSource : SuperSource<DType::kIQ4_XS> {
   }
 };
 
-const QuantKernel* SuperKernels(DType dtype) {
+const QuantKernel* SuperKernels(DType dtype, bool tiles) {
   switch (dtype) {
-    case DType::kQ2_K: return &kKernelOf<Q2Source>;
-    case DType::kQ3_K: return &kKernelOf<WithSubScales<DType::kQ3_K, kU3Sub>>;
-    case DType::kQ4_K: return &kKernelOf<WithMins<DType::kQ4_K, kU4Min>>;
-    case DType::kQ5_K: return &kKernelOf<WithMins<DType::kQ5_K, kU5Min>>;
-    case DType::kQ6_K: return &kKernelOf<WithSubScales<DType::kQ6_K, kU6Sub>>;
-    case DType::kIQ4_XS: return &kKernelOf<IqSource>;
+    case DType::kQ2_K: return KernelOf<Q2Source>(tiles);
+    case DType::kQ3_K: return KernelOf<WithSubScales<DType::kQ3_K, kU3Sub>>(tiles);
+    case DType::kQ4_K: return KernelOf<WithMins<DType::kQ4_K, kU4Min>>(tiles);
+    case DType::kQ5_K: return KernelOf<WithMins<DType::kQ5_K, kU5Min>>(tiles);
+    case DType::kQ6_K: return KernelOf<WithSubScales<DType::kQ6_K, kU6Sub>>(tiles);
+    case DType::kIQ4_XS: return KernelOf<IqSource>(tiles);
     default: return nullptr;
   }
 }
@@ -145,7 +147,7 @@ namespace surety::kernels::cpu {
 
 HWY_EXPORT(SuperKernels);
 
-const QuantKernel* SuperQuantKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(SuperKernels)(dtype); }
+const QuantKernel* SuperQuantKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(SuperKernels)(dtype, IsaHasTiles()); }
 
 }  // namespace surety::kernels::cpu
 #endif  // HWY_ONCE

@@ -15,11 +15,18 @@
 
 // Highway 1.0 tests the processor for AVX512-VNNI but compiles this target with the 256-bit AVX-VNNI instead; add the
 // former. (The list must hold all of Highway's own features, or its functions could not be inlined.)
+// Tile instructions are allowed here too: a compiler never makes them up, and they run only where IsaHasTiles() says so.
 #if HWY_TARGET == HWY_AVX3_DL
 #undef HWY_TARGET_STR
+#if SURETY_KERNELS_HAVE_TILES
+#define HWY_TARGET_STR  \
+  HWY_TARGET_STR_AVX3   \
+  ",vpclmulqdq,avx512vbmi,avx512vbmi2,vaes,avxvnni,avx512vnni,avx512bitalg,avx512vpopcntdq,amx-tile,amx-int8"
+#else
 #define HWY_TARGET_STR  \
   HWY_TARGET_STR_AVX3   \
   ",vpclmulqdq,avx512vbmi,avx512vbmi2,vaes,avxvnni,avx512vnni,avx512bitalg,avx512vpopcntdq"
+#endif
 #endif
 
 HWY_BEFORE_NAMESPACE();
