@@ -149,6 +149,19 @@ void AddExtras(const Plan& plan, int64_t first_row, int64_t n_rows, const QuantK
   }
 }
 
+// Asks for the places that Finish will write. Stores leave a processor in order, so one that waits for memory would hold
+// up all behind it, which the next sums are among.
+void FetchOutputs(const MatMulTask& task, int64_t group, int64_t first_row, int64_t n_rows) {
+  for (int64_t t = 0; t < n_rows; ++t) {
+    const float* out = task.out.Row(first_row + t) + group * kGroup;
+#if defined(__x86_64__)
+    asm volatile("prefetchw %0" : : "m"(*out));  // the compiler has this form for newer processors only; older skip it
+#else
+    __builtin_prefetch(out, 1);
+#endif
+  }
+}
+
 // Writes the sums of group g: plus bias, plus what stands there if the task accumulates.
 void Finish(const MatMulTask& task, int64_t group, int64_t first_row, int64_t n_rows, const float* acc) {
   const int64_t n0 = group * kGroup;
@@ -220,6 +233,7 @@ void RunChunk(const Plan& plan, const Unit& unit, const QuantKernel& kernel, con
       // Sums that wait for another chunk stand apart; others use the same small place.
       float* acc = first && last ? scratch.acc : scratch.acc + (g * unit.n_rows + t) * kGroup;
       if (first) std::memset(acc, 0, static_cast<size_t>(rows) * kGroup * sizeof(float));
+      if (last) FetchOutputs(*unit.task, chunk.group + g, unit.first_row + t, rows);
       kernel.many(scratch.panel + g * chunk.n, chunk.n, x, n_blocks, rows, ahead, acc);
       ahead = {};
       if (!last) continue;
