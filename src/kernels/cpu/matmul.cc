@@ -26,7 +26,8 @@ constexpr int64_t kOneGroupRows = 2 * kRowTile;  // up to here one group at a ti
 constexpr int64_t kMaxChunk = 2 * kPanelBlocks;  // blocks of a group unpacked at a time
 constexpr int64_t kPanelsInL2 = 256;             // unpacked blocks in all: about 200 KiB
 constexpr int64_t kMaxSums = 4096;               // rows times groups whose sums wait for the next chunk
-constexpr int64_t kUnitsPerWorker = 8;          // pieces of work for each, to even out their speeds
+constexpr int64_t kUnitsPerWorker = 16;  // pieces of work for each, to even out their speeds
+constexpr int64_t kLargeUnitsPerWorker = 4;  // of many rows, which gain from several groups at once
 constexpr int64_t kMinUnitBytes = 8 << 10;      // of weights in a piece
 constexpr int64_t kSerialBytes = 24 << 10;      // weights times rows that are not worth waking a worker
 constexpr int64_t kSerialQuantize = 4 << 10;    // elements of x that the caller rounds alone
@@ -92,7 +93,8 @@ Plan MakePlan(ConstMatrixF x, std::span<const MatMulTask> tasks, XBlock* xq, int
   const int64_t n_row_blocks = (x.rows + most - 1) / most;
   const int64_t multiple = quantized ? kRowTile : kRowUnit;
   plan.row_block = ((x.rows + n_row_blocks - 1) / n_row_blocks + multiple - 1) / multiple * multiple;
-  plan.unit_bytes = std::max(weight_bytes / (kUnitsPerWorker * n_workers), kMinUnitBytes);
+  const int64_t per_worker = x.rows > kOneGroupRows ? kLargeUnitsPerWorker : kUnitsPerWorker;
+  plan.unit_bytes = std::max(weight_bytes / (per_worker * n_workers), kMinUnitBytes);
   for (const MatMulTask& task : tasks) plan.units_per_row_block += plan.UnitsOf(WeightOf(task));
   plan.n_units = plan.units_per_row_block * ((x.rows + plan.row_block - 1) / plan.row_block);
   return plan;
@@ -291,6 +293,41 @@ void RunFloatUnit(const Plan& plan, const Unit& unit, Scratch& scratch) {
   }
 }
 
+// Units [begin, end) that wait for one worker, in one word: it takes them from the front, in the order of memory, so
+// that what is fetched ahead is what it needs next; workers that are done take from the back.
+struct alignas(64) WaitingUnits {
+  std::atomic<uint64_t> span;
+
+  static uint64_t Pack(uint64_t begin, uint64_t end) { return begin << 32 | end; }
+  static int64_t CountOf(uint64_t packed) {
+    return static_cast<int64_t>(packed & 0xFFFFFFFF) - static_cast<int64_t>(packed >> 32);
+  }
+};
+
+// A unit for this worker, or -1 when none is left.
+int64_t TakeUnit(std::span<WaitingUnits> waiting, int worker) {
+  std::atomic<uint64_t>& own = waiting[static_cast<size_t>(worker)].span;
+  for (uint64_t packed = own.load(std::memory_order_relaxed); WaitingUnits::CountOf(packed) > 0;) {
+    if (own.compare_exchange_weak(packed, packed + (uint64_t{1} << 32), std::memory_order_relaxed)) {
+      return static_cast<int64_t>(packed >> 32);
+    }
+  }
+  while (true) {
+    WaitingUnits* longest = nullptr;
+    uint64_t most = 0;
+    for (WaitingUnits& other : waiting) {
+      const uint64_t packed = other.span.load(std::memory_order_relaxed);
+      if (WaitingUnits::CountOf(packed) <= WaitingUnits::CountOf(most)) continue;
+      longest = &other;
+      most = packed;
+    }
+    if (longest == nullptr) return -1;
+    if (longest->span.compare_exchange_weak(most, most - 1, std::memory_order_relaxed)) {
+      return static_cast<int64_t>(most & 0xFFFFFFFF) - 1;
+    }
+  }
+}
+
 void RunUnit(const Plan& plan, int64_t index, Scratch& scratch) {
   const Unit unit = UnitAt(plan, index);
   if (IsFloat(unit.task->weight->dtype())) {
@@ -320,6 +357,9 @@ Status MatMul::Reserve(int64_t max_rows, int64_t max_inputs, int n_workers) {
   SURETY_ASSIGN_OR_RETURN(AlignedBuffer counts, AlignedBuffer::TryAllocate(segments));
   SURETY_ASSIGN_OR_RETURN(AlignedBuffer scratch,
                           AlignedBuffer::TryAllocate(static_cast<size_t>(n_workers) * sizeof(Scratch)));
+  SURETY_ASSIGN_OR_RETURN(AlignedBuffer waiting,
+                          AlignedBuffer::TryAllocate(static_cast<size_t>(n_workers) * sizeof(WaitingUnits)));
+  waiting_ = std::move(waiting);
   quantized_x_ = std::move(x);
   extras_ = std::move(extras);
   extra_counts_ = std::move(counts);
@@ -357,15 +397,19 @@ void MatMul::Run(Executor& executor, ConstMatrixF x, std::span<const MatMulTask>
     for (int64_t i = 0; i < plan.n_units; ++i) RunUnit(plan, i, scratch[0]);
     return;
   }
-  std::atomic<int64_t> next{0};
+  const std::span<WaitingUnits> waiting(waiting_.as<WaitingUnits>(), static_cast<size_t>(n_workers));
+  for (int worker = 0; worker < n_workers; ++worker) {
+    const Share share = ShareOf(plan.n_units, worker, n_workers);
+    waiting[static_cast<size_t>(worker)].span.store(
+        WaitingUnits::Pack(static_cast<uint64_t>(share.begin), static_cast<uint64_t>(share.end)),
+        std::memory_order_relaxed);
+  }
   executor.Run([&](int worker) {
     if (plan.xq != nullptr && !caller_quantizes) {
       QuantizeShare(plan, worker, n_workers);
       executor.Barrier(worker);
     }
-    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < plan.n_units;) {
-      RunUnit(plan, i, scratch[worker]);
-    }
+    for (int64_t i; (i = TakeUnit(waiting, worker)) >= 0;) RunUnit(plan, i, scratch[worker]);
   });
 }
 

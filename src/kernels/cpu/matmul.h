@@ -45,6 +45,7 @@ class MatMul {
   AlignedBuffer quantized_x_, extras_;
   AlignedBuffer extra_counts_;  // a byte a segment of each row
   AlignedBuffer scratch_;  // one piece a worker
+  AlignedBuffer waiting_;  // the units of a call that each worker has still to do
 };
 
 }  // namespace surety::kernels::cpu
