@@ -23,7 +23,7 @@ constexpr int64_t kRowBlockBytes = 256 << 10;
 // Quantised types: so many rows of x stay in the first-level cache while unpacked groups pass by out of the second.
 constexpr int64_t kRowTile = 16;
 constexpr int64_t kOneGroupRows = 2 * kRowTile;  // up to here one group at a time, which then stays in the first level
-constexpr int64_t kMaxChunk = 2 * kPanelBlocks;  // blocks of a group unpacked at a time
+constexpr int64_t kMaxChunk = 32;                // blocks of a group unpacked at a time
 constexpr int64_t kPanelsInL2 = 256;             // unpacked blocks in all: about 200 KiB
 constexpr int64_t kMaxSums = 4096;               // rows times groups whose sums wait for the next chunk
 constexpr int64_t kUnitsPerWorker = 16;  // pieces of work for each, to even out their speeds
@@ -205,7 +205,15 @@ void RunDirect(const Plan& plan, const Unit& unit, const QuantKernel& kernel, Sc
 struct Chunk {
   int64_t group, n_groups;
   int64_t block, n;
+  int64_t n_most;  // of any chunk of the unit
 };
+
+// Chunks of a row of n blocks are of about the same size, whole supers each.
+int64_t ChunkBlocks(int64_t n_blocks) {
+  const int64_t n_chunks = (n_blocks + kMaxChunk - 1) / kMaxChunk;
+  const int64_t blocks = (n_blocks + n_chunks - 1) / n_chunks;
+  return std::min(n_blocks, (blocks + kPanelBlocks - 1) / kPanelBlocks * kPanelBlocks);
+}
 
 // What of the weights comes after a chunk of one group, in the same unit.
 Ahead AheadOf(const CpuPackedMatrix& w, const Unit& unit, const Chunk& chunk, int64_t n_blocks) {
@@ -213,7 +221,7 @@ Ahead AheadOf(const CpuPackedMatrix& w, const Unit& unit, const Chunk& chunk, in
   const int64_t bytes_per_block = layout.super_bytes() / layout.blocks_per_super;
   const bool same_group = chunk.block + chunk.n < n_blocks;
   if (!same_group && chunk.group + 1 == unit.first_group + unit.n_groups) return {};
-  const int64_t n_next = std::min(chunk.n, same_group ? n_blocks - chunk.block - chunk.n : n_blocks);
+  const int64_t n_next = std::min(chunk.n_most, same_group ? n_blocks - chunk.block - chunk.n : n_blocks);
   const std::byte* from = same_group ? w.Group(chunk.group) + (chunk.block + chunk.n) * bytes_per_block
                                      : w.Group(chunk.group + 1);
   const int64_t share = (n_next * bytes_per_block + chunk.n - 1) / chunk.n;
@@ -253,14 +261,15 @@ void RunQuantUnit(const Plan& plan, const Unit& unit, Scratch& scratch) {
   }
   const int64_t n_blocks = plan.blocks_per_row;
   const bool one_group = unit.n_rows <= kOneGroupRows;
-  const int64_t chunk_blocks = std::min(n_blocks, one_group ? kPanelBlocks : kMaxChunk);
+  const int64_t chunk_blocks = ChunkBlocks(n_blocks);
   int64_t at_once = one_group ? 1 : std::max<int64_t>(1, kPanelsInL2 / chunk_blocks);
   if (chunk_blocks < n_blocks) at_once = std::clamp<int64_t>(kMaxSums / unit.n_rows, 1, at_once);
   if (kernel.begin != nullptr) kernel.begin(unit.n_rows);
   for (int64_t g = 0; g < unit.n_groups; g += at_once) {
     const int64_t n_groups = std::min(at_once, unit.n_groups - g);
     for (int64_t b = 0; b < n_blocks; b += chunk_blocks) {
-      RunChunk(plan, unit, kernel, {unit.first_group + g, n_groups, b, std::min(chunk_blocks, n_blocks - b)}, scratch);
+      const int64_t n = std::min(chunk_blocks, n_blocks - b);
+      RunChunk(plan, unit, kernel, {unit.first_group + g, n_groups, b, n, chunk_blocks}, scratch);
     }
   }
   if (kernel.end != nullptr) kernel.end();

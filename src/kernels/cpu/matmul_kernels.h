@@ -20,7 +20,7 @@
 namespace surety::kernels::cpu {
 
 inline constexpr int kFewRows = 4;       // up to so many rows straight from the packed form
-inline constexpr int kPanelBlocks = 16;  // blocks of 32 inputs that are unpacked at a time, whole supers
+inline constexpr int kPanelBlocks = 8;   // blocks of 32 inputs that are unpacked at a time, or a multiple: whole supers
 inline constexpr int kChunk = 256;       // inputs in a chunk of the float sum
 inline constexpr int kFloatGroups = 4;   // groups that FloatKernel::few takes at a time
 

@@ -37,7 +37,7 @@ inline constexpr Kind kU3Sub = {false, 4, 4, false, true};
 inline constexpr Kind kU2Sub = {false, 4, 0, false, true, true};
 
 // How far ahead of the block at hand weights are fetched: memory answers later than the processor looks ahead.
-inline constexpr int kPrefetchBytes = 2048;
+inline constexpr int kPrefetchBytes = 4096;
 
 // The rows that one pass over weights serves, at most.
 inline constexpr int kTile = kLanes == 16 ? 8 : 4;
