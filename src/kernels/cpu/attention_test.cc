@@ -161,7 +161,7 @@ TEST_F(AttentionTest, RowsHaveTheSameBitsHoweverTheyAreComputed) {
       const std::vector<float> all = whole.Attend(serial, {{0, 0, kTokens}});
       EXPECT_EQ(all, whole.Attend(*two, {{0, 0, kTokens}})) << c.Name();
       EXPECT_EQ(all, whole.Attend(*three, {{0, 0, kTokens}})) << c.Name();
-      if (isa == Isa::kAvx512 || isa == Isa::kAvx512Vnni) {
+      if (isa == Isa::kAvx512 || isa == Isa::kAvx512Vnni || isa == Isa::kAvx512Amx) {
         ASSERT_TRUE(SetIsa(Isa::kAvx2).ok());
         EXPECT_EQ(all, whole.Attend(serial, {{0, 0, kTokens}})) << c.Name();
         ASSERT_TRUE(SetIsa(isa).ok());

@@ -151,8 +151,8 @@ void AddExtras(const Plan& plan, int64_t first_row, int64_t n_rows, const QuantK
   }
 }
 
-// Asks for the places that Finish will write. Stores leave a processor in order, so one that waits for memory would hold
-// up all behind it, which the next sums are among.
+// Asks for the places that Finish will write. Stores leave a processor in order, so one that waits for memory would
+// hold up all behind it, which the next sums are among.
 void FetchOutputs(const MatMulTask& task, int64_t group, int64_t first_row, int64_t n_rows) {
   for (int64_t t = 0; t < n_rows; ++t) {
     const float* out = task.out.Row(first_row + t) + group * kGroup;

@@ -93,7 +93,9 @@ namespace surety::kernels::cpu {
 
 HWY_EXPORT(SimpleKernels);
 
-const QuantKernel* SimpleQuantKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(SimpleKernels)(dtype, IsaHasTiles()); }
+const QuantKernel* SimpleQuantKernelOf(DType dtype) {
+  return HWY_DYNAMIC_DISPATCH(SimpleKernels)(dtype, IsaHasTiles());
+}
 
 }  // namespace surety::kernels::cpu
 #endif  // HWY_ONCE

@@ -147,7 +147,9 @@ namespace surety::kernels::cpu {
 
 HWY_EXPORT(SuperKernels);
 
-const QuantKernel* SuperQuantKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(SuperKernels)(dtype, IsaHasTiles()); }
+const QuantKernel* SuperQuantKernelOf(DType dtype) {
+  return HWY_DYNAMIC_DISPATCH(SuperKernels)(dtype, IsaHasTiles());
+}
 
 }  // namespace surety::kernels::cpu
 #endif  // HWY_ONCE

@@ -177,10 +177,29 @@ TEST_P(MatMulTypeTest, RowAloneHasTheBitsOfTheRowInAnyBatch) {
     for (int64_t t = 0; t < 530; ++t) {
       Multiply(serial, ConstMatrixF(x.matrix).Rows(t, 1), *packed, alone.matrix.Rows(t, 1));
     }
-    for (int64_t rows : {2, 3, 4, 5, 6, 7, 8, 16, 17, 64, 130, 530}) {
+    for (int64_t rows : {2, 3, 4, 5, 6, 7, 8, 9, 11, 14, 15, 16, 17, 29, 64, 130, 530}) {
       PaddedMatrix batch(rows, n);
       Multiply(serial, ConstMatrixF(x.matrix).Rows(0, rows), *packed, batch.matrix);
       ExpectSameBits(batch.matrix, alone.matrix.Rows(0, rows), std::string(NameOf(isa)) + " T=" + std::to_string(rows));
+    }
+  }
+}
+
+// Rows of so many blocks that they are taken in chunks, of several groups at a time.
+TEST_P(MatMulTypeTest, LongRowsHaveTheBitsOfRowsAlone) {
+  const int64_t k = 32 * 8 * 13, n = 16 * 9 + 5, rows = 131;
+  const RandomWeights weights(GetParam(), n, k, 13);
+  const auto packed = Pack(weights.view);
+  const PaddedMatrix x = RandomX(rows, k, 14);
+  SerialExecutor serial;
+  for (Isa isa : SupportedIsas()) {
+    ASSERT_TRUE(SetIsa(isa).ok());
+    PaddedMatrix batch(rows, n);
+    Multiply(serial, x.matrix, *packed, batch.matrix);
+    for (int64_t t : {0, 1, 15, 16, 64, 127, 128, 130}) {
+      PaddedMatrix alone(1, n);
+      Multiply(serial, ConstMatrixF(x.matrix).Rows(t, 1), *packed, alone.matrix);
+      ExpectSameBits(batch.matrix.Rows(t, 1), alone.matrix, std::string(NameOf(isa)) + " row " + std::to_string(t));
     }
   }
 }
@@ -488,7 +507,7 @@ TEST(IsaTest, KnowsItsNamesAndRefusesWhatIsMissing) {
     EXPECT_EQ(CurrentIsa(), isa);
   }
   EXPECT_FALSE(IsaFromName("mmx").has_value());
-  for (Isa isa : {Isa::kSse4, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kNeon}) {
+  for (Isa isa : {Isa::kSse4, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAvx512Amx, Isa::kNeon}) {
     if (std::find(isas.begin(), isas.end(), isa) == isas.end()) {
       EXPECT_FALSE(SetIsa(isa).ok());
     }

@@ -35,8 +35,8 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {};
 };
 
-// Registers 0 and 1: sums of 16 rows, 2 and 3: of the last rows % 16; 4 and 5: a block of weights; 6 and 7: rows of x, of
-// 16 rows and of the last ones.
+// Registers 0 and 1: sums of 16 rows, 2 and 3: of the last rows % 16; 4 and 5: a block of weights; 6: 16 rows of x,
+// 7: the last ones.
 template <Kind K>
 void BeginTiles(int64_t n_rows) {
   constexpr int kInputs = K.sub ? kBlock / 2 : kBlock;

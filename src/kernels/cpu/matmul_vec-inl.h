@@ -15,7 +15,7 @@
 
 // Highway 1.0 tests the processor for AVX512-VNNI but compiles this target with the 256-bit AVX-VNNI instead; add the
 // former. (The list must hold all of Highway's own features, or its functions could not be inlined.)
-// Tile instructions are allowed here too: a compiler never makes them up, and they run only where IsaHasTiles() says so.
+// Tile instructions are allowed too: a compiler never makes them up, and they run only where IsaHasTiles() says so.
 #if HWY_TARGET == HWY_AVX3_DL
 #undef HWY_TARGET_STR
 #if SURETY_KERNELS_HAVE_TILES

@@ -127,6 +127,21 @@ Status CheckMatMul(Ops& ops, DType dtype, Numbers& numbers) {
       return InternalError(what + ": a row alone differs from the same row among others");
     }
   }
+  // So many rows that the kernels for many are at work, with a rest.
+  constexpr int64_t kMany = 37;
+  std::vector<float> many_x, many_out(kMany * kOutputs);
+  for (int64_t row = 0; row < kMany; ++row) {
+    const float* from = x.data() + row % kRows * kInputs;
+    many_x.insert(many_x.end(), from, from + kInputs);
+  }
+  const MatMulTask many = {packed->get(), MatrixF(many_out.data(), kMany, kOutputs)};
+  ops.MatMul(ConstMatrixF(many_x.data(), kMany, kInputs), {&many, 1});
+  for (int64_t row = 0; row < kMany; ++row) {
+    if (std::memcmp(many_out.data() + row * kOutputs, out.data() + row % kRows * kOutputs,
+                    kOutputs * sizeof(float)) != 0) {
+      return InternalError(what + ": row " + std::to_string(row) + " of many differs from the same row of few");
+    }
+  }
   return OkStatus();
 }
 
