@@ -1,7 +1,6 @@
 // A draft model beside the target: the text is the target's own, bit for bit, and a model that drafts for itself is
 // always right, which it could not be if its cache, its positions or its random numbers were off by one anywhere.
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "base/random.h"
 #include "engine/engine.h"
+#include "engine/testing/answer_law.h"
 
 namespace surety::engine {
 namespace {
@@ -181,55 +181,6 @@ TEST_F(DraftModelTest, AModelThatDraftsForItselfIsAlwaysRight) {
 // Four tokens that a bias lifts far above all others: both models choose among them, each with its own mind.
 constexpr int32_t kChoices[] = {40, 77, 111, 200};
 
-// The law of the first four tokens, as the target's own log-probabilities give it.
-std::map<std::vector<int32_t>, double> LawOfFourTokens(Engine& engine, const api::GenerationRequest& prompt) {
-  std::map<std::vector<int32_t>, double> law = {{{}, 1.0}};
-  for (int depth = 0; depth < 4; ++depth) {
-    std::map<std::vector<int32_t>, double> longer;
-    for (const auto& [tokens, probability] : law) {
-      api::GenerationRequest request = prompt;
-      request.tokens.insert(request.tokens.end(), tokens.begin(), tokens.end());
-      request.n_logprobs = 512;  // all: raw ones, without the bias
-      request.max_tokens = 1;
-      EXPECT_TRUE(engine.Submit(request).has_value());
-      while (!engine.idle()) {
-        std::vector<api::Event> events;
-        EXPECT_TRUE(engine.Step(events).ok());
-        for (const api::Event& event : events) {
-          for (const api::TokenLogprob& logprob : event.logprobs) {
-            const std::map<int32_t, float> all(logprob.top.begin(), logprob.top.end());
-            double sum = 0;
-            for (const int32_t token : kChoices) sum += std::exp(static_cast<double>(all.at(token)));
-            for (const int32_t token : kChoices) {
-              std::vector<int32_t> next = tokens;
-              next.push_back(token);
-              longer[next] += probability * std::exp(static_cast<double>(all.at(token))) / sum;
-            }
-          }
-        }
-      }
-    }
-    law = longer;
-  }
-  return law;
-}
-
-// How many standard deviations the chi-square statistic of the seen counts lies above what the law leads to expect.
-double DeviationsFrom(const std::map<std::vector<int32_t>, double>& law,
-                      const std::map<std::vector<int32_t>, int>& seen, int n) {
-  double statistic = 0;
-  for (const auto& [tokens, probability] : law) {
-    const auto found = seen.find(tokens);
-    const double expected = n * probability, count = found == seen.end() ? 0 : found->second;
-    statistic += (count - expected) * (count - expected) / expected;
-  }
-  for (const auto& [tokens, count] : seen) {
-    if (!law.contains(tokens)) return 1e9;
-  }
-  const double degrees = static_cast<double>(law.size()) - 1;
-  return (statistic - degrees) / std::sqrt(2 * degrees);
-}
-
 TEST_F(DraftModelTest, SampledAnswersHaveTheTargetsLawUnderBothExactRules) {
   const auto model = Open("tiny-llama-q8_0", "tiny-llama-q4_0");
   ASSERT_NE(model, nullptr);
@@ -242,12 +193,12 @@ TEST_F(DraftModelTest, SampledAnswersHaveTheTargetsLawUnderBothExactRules) {
   api::GenerationRequest prompt = Prompt(*model, 5, 1.0f);
   prompt.sampling = {};
   for (const int32_t token : kChoices) prompt.sampling.logit_bias.emplace_back(token, 80.0f);
-  const auto law = LawOfFourTokens(*MakeEngine(*model, options), prompt);
+  const auto law = testing::LawOfTokens(*MakeEngine(*model, options), prompt, kChoices, 4);
   ASSERT_EQ(law.size(), 256u);
   using Rule = api::Verification;
   for (const Rule rule : {Rule::kCoupled, Rule::kRejection, Rule::kLossyTypical}) {
     const auto engine = MakeEngine(*model, options);
-    std::map<std::vector<int32_t>, int> seen;
+    testing::TextCounts seen;
     std::map<api::RequestId, std::vector<int32_t>> answers;
     for (int i = 0; i < kAnswers; ++i) {
       api::GenerationRequest request = prompt;
@@ -270,8 +221,9 @@ TEST_F(DraftModelTest, SampledAnswersHaveTheTargetsLawUnderBothExactRules) {
       ++seen[tokens];
     }
     EXPECT_GT(engine->speculation().accepted_tokens(), kAnswers / 2);
+    EXPECT_GT(engine->speculation().branches, kAnswers / 8);
     EXPECT_GT(engine->speculation().draft_tokens(), engine->speculation().accepted_tokens());
-    const double deviations = DeviationsFrom(law, seen, kAnswers);
+    const double deviations = testing::DeviationsFrom(law, seen, kAnswers);
     if (rule == Rule::kLossyTypical) {
       EXPECT_GT(deviations, 50) << "the lossy rule is far from the law, or this test could not tell";
     } else {
