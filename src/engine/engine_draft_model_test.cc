@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "engine/draft_model.h"
 #include "engine/engine.h"
 #include "engine/testing/answer_law.h"
 
@@ -175,6 +176,96 @@ TEST_F(DraftModelTest, AModelThatDraftsForItselfIsAlwaysRight) {
     }
     EXPECT_EQ(accepted, counters.accepted_tokens());
     EXPECT_EQ(counters.passes + accepted, tokens);
+  }
+}
+
+// The same with trees: the first child is always the target's token, so no other one ever is, and a path holds as far
+// as it was verified.
+TEST_F(DraftModelTest, AModelThatDraftsTreesForItselfNeverNeedsASibling) {
+  const auto model = Open("tiny-llama-q8_0", "tiny-llama-q8_0");
+  ASSERT_NE(model, nullptr);
+  EngineOptions options = Options();
+  options.kv_budget_bytes = int64_t{64} << 20;
+  const auto engine = MakeEngine(*model, options);
+  auto requests = Prompts(*model, 24);
+  for (auto& request : requests) request.sampling.frequency_penalty = 0;
+  AnswersOf(*engine, requests, true);
+  const SpeculationCounters& counters = engine->speculation();
+  const SpeculationCounters::Method& method = counters.methods[static_cast<size_t>(DraftMethod::kModel)];
+  EXPECT_GT(counters.branches, 100);
+  EXPECT_GT(method.accepted_tokens, 300);
+  // But for a few that were arranged behind a sibling which was thought more certain.
+  EXPECT_GT(method.accepted_rank[0], 0.97 * static_cast<double>(method.accepted_tokens));
+  EXPECT_GT(counters.accepted_tokens(), counters.passes);
+}
+
+// Each node of a grown tree against a plain answer to the text and the node's path: were keys or values of a branch
+// wrong anywhere, its children would be other tokens.
+TEST_F(DraftModelTest, TheNodesOfATreeAreWhatTheDraftSaysBehindTheirPaths) {
+  for (const char* draft : {"tiny-llama-q4_0", "tiny-qwen2-q5_0"}) {
+    const auto model = Open("tiny-llama-q8_0", draft);
+    const auto alone = Open(draft, "");
+    ASSERT_TRUE(model != nullptr && alone != nullptr);
+    EngineOptions off = Options();
+    off.speculation.max_draft_tokens = 0;
+    const auto plain = MakeEngine(*alone, off);
+    const KvLayout layout = DraftModel::LayoutWith(*model, model->config().KvLayoutFor(KvType::kF16, 16));
+    const auto pool = *kv::PagePool::Make(layout, 64);
+    const auto drafter = *DraftModel::Make(*model, *pool, 4, 160);
+    const spec::VocabularyMap& map = *model->draft_vocabulary();
+    int n_checked = 0, n_on_branches = 0;
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      RequestState state;
+      state.prepared.request = Prompt(*model, seed, 0.0f);
+      state.prepared.request.sampling.frequency_penalty = 0;
+      state.prepared.prompt = state.prepared.request.tokens;
+      state.prepared.max_tokens = 100;
+      Sequence sequence(state, 0, state.prepared.prompt, model->tokenizer(), *pool);
+      ASSERT_TRUE(sequence.pages.Extend(sequence.n_tokens() + 8));
+      DraftProposal proposal;
+      for (int round = 0; round < 2; ++round) {  // the second time all but the last token is there already
+        proposal.Clear(sequence.tokens.back());
+        DraftProposal* const proposals[] = {&proposal};
+        const int n_free = pool->n_free();
+        const DraftWish wish = {.sequence = &sequence, .max_nodes = 24, .max_depth = 5, .max_branches = 4,
+                                .max_pages = 16};
+        drafter->Draft({&wish, 1}, proposals);
+        EXPECT_EQ(pool->n_free(), n_free);
+        ASSERT_GT(proposal.tree.size(), 8);
+        EXPECT_FALSE(proposal.tree.IsChain());
+        for (int n = 0; n < proposal.tree.size(); ++n) {
+          const auto children = proposal.tree.children(n);
+          if (children.empty()) continue;
+          api::GenerationRequest request = state.prepared.request;
+          request.max_tokens = 1;
+          std::vector<int32_t> path;
+          for (int m = n; m > 0; m = proposal.tree.parent(m)) path.insert(path.begin(), proposal.tree.token(m));
+          request.tokens.clear();
+          for (const int32_t token : state.prepared.prompt) map.AppendDraftTokens(token, request.tokens);
+          for (const int32_t token : path) request.tokens.push_back(map.ToDraft(token));
+          request.n_logprobs = 512;
+          const auto id = *plain->Submit(request);
+          std::vector<api::Event> events;
+          while (!plain->idle()) ASSERT_TRUE(plain->Step(events).ok());
+          ASSERT_EQ(events.back().request, id);
+          int32_t best = -1;  // of the tokens that both have
+          for (const auto& event : events) {
+            for (const auto& logprob : event.logprobs) {
+              for (const auto& [token, value] : logprob.top) {
+                if (best < 0) best = map.ToTarget(token);
+              }
+            }
+          }
+          bool found = false;
+          for (const int child : children) found |= proposal.tree.token(child) == best;
+          EXPECT_TRUE(found) << draft << ", seed " << seed << ", node " << n;
+          ++n_checked;
+          n_on_branches += n > 1 && proposal.tree.BeginsBranch(n) ? 1 : 0;
+        }
+      }
+    }
+    EXPECT_GT(n_checked, 100);
+    EXPECT_GT(n_on_branches, 20);
   }
 }
 
