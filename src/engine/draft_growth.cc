@@ -152,7 +152,7 @@ void DraftModel::GrowByRace(DraftGrowth& growth, int node, int n_children) {
     Candidate candidate = {node, token, static_cast<int8_t>(rank), ClassOfSureness(sureness.Of(token))};
     candidate.confidence = growth.state->own.Of(rank, candidate.a_class);
     candidate.joint = growth.joint[static_cast<size_t>(node)] * candidate.confidence;
-    if (candidate.joint >= growth.wish.floor) growth.candidates.push_back(candidate);
+    growth.candidates.push_back(candidate);
   }
 }
 
@@ -199,7 +199,7 @@ void DraftModel::AddCandidates(DraftGrowth& growth) {
     growth.classes[at] = candidate.a_class;
     growth.own[at] = map_.identical() ? candidate.token : map_.ToDraft(candidate.token);
     bool goes_on = tree.depth(node) < growth.wish.max_depth && growth.own[at] >= 0 &&
-                   static_cast<int>(growth.frontier.size()) < width;
+                   candidate.joint >= growth.wish.floor && static_cast<int>(growth.frontier.size()) < width;
     if (by_law) {
       const auto places = growth.shape.children(growth.shape_of[static_cast<size_t>(candidate.parent)]);
       auto place = places.begin();

@@ -36,7 +36,8 @@ struct DraftWish {
   int max_depth = 0;     // the sequence's pages have room for it
   int max_branches = 1;  // leaves; 1: a chain is wanted
   int max_pages = 0;     // that the drafter may take from the target's pool for its branches, until it returns
-  // A node that is reached with less than this probability (the product of confidences) is of no use.
+  // A node that is reached with less than this probability (the product of confidences) is not worth a row of the
+  // drafter's own, to go on from it. As a leaf it may still be worth one of the target's: the policy sees to that.
   double floor = 0;
   // The request is verified by rejection: either all nodes are chosen without looking at this sequence's random
   // numbers (kOneHot), or they are drawn and the laws are told. Then the shape of the tree and its confidences must not
