@@ -8,6 +8,7 @@
 #include "cli/json_out.h"
 #include "cli/models_store.h"
 #include "cli/progress.h"
+#include "engine/draft_model.h"
 #include "engine/embedding_backend.h"
 
 namespace surety::cli {

@@ -25,7 +25,7 @@ namespace {
 
 namespace cpu = kernels::cpu;
 
-constexpr int kMaxDraft = 64;  // as engine::SpeculationOptions has it
+constexpr int kMaxDraft = 63;  // as engine::SpeculationOptions has it
 
 Status ForceInstructionSet(const std::string& name) {
   if (name.empty()) return OkStatus();
@@ -86,7 +86,8 @@ void SpeculationFlags::Declare(Flags& flags) {
             "auto: verify drafts together where that saves time; lookup or model: with drafts of that kind alone; "
             "always: whatever they cost, for tests; off: one token a step");
   flags.Add("--draft-model", draft_model, "a smaller model, by name or path, that drafts");
-  flags.Add("--draft-max", draft_max, "drafted tokens of a sequence in one step at most, 0 to 64");
+  flags.Add("--draft-max", draft_max, "how many tokens ahead a draft goes at most, 0 to 63");
+  flags.Add("--draft-branches", draft_branches, "branches of a draft tree at most, 1 to 63; 1: chains alone");
 }
 
 Status SpeculationFlags::Validate() const {
@@ -100,12 +101,17 @@ Status SpeculationFlags::Validate() const {
   if (draft_max < 0 || draft_max > kMaxDraft) {
     return InvalidArgumentError(fmt::format("--draft-max: {} is not between 0 and {}", draft_max, kMaxDraft));
   }
+  if (draft_branches < 1 || draft_branches > kMaxDraft) {
+    return InvalidArgumentError(
+        fmt::format("--draft-branches: {} is not between 1 (chains alone) and {}", draft_branches, kMaxDraft));
+  }
   return OkStatus();
 }
 
 engine::SpeculationOptions SpeculationFlags::Options() const {
   engine::SpeculationOptions options;
   options.max_draft_tokens = speculate == "off" ? 0 : draft_max;
+  options.max_branches = draft_branches;
   options.lookup = speculate != "model";
   options.whatever_it_costs = speculate == "always";
   options.max_draft_rows = std::max(options.max_draft_rows, options.max_draft_tokens);  // room for one such draft

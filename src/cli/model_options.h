@@ -42,6 +42,7 @@ struct SpeculationFlags {
   std::string speculate = "auto";
   std::string draft_model;
   int draft_max = engine::SpeculationOptions().max_draft_tokens;
+  int draft_branches = engine::SpeculationOptions().max_branches;
 
   void Declare(Flags& flags);
   // Checks the values; the messages name the flags.
