@@ -26,4 +26,10 @@ Result<std::unique_ptr<Model>> Model::Load(const ModelSource& source, kernels::O
   return source.config().encoder ? Encoder::Load(source, ops, progress) : Decoder::Load(source, ops, progress);
 }
 
+Status Model::SetTaps(std::span<const HiddenTap> taps) {
+  if (taps.empty()) return OkStatus();
+  return UnimplementedError("hidden states can be kept of decoders only, not of architecture '" +
+                            config().architecture + "'");
+}
+
 }  // namespace surety::model
