@@ -46,7 +46,7 @@ class Model {
   virtual int64_t macs_per_row() const = 0;
   virtual int64_t macs_per_logit_row() const = 0;
 
-  // Decoders: which hidden states Forward keeps of every row, for those who draft from them. Before Reserve, which makes
+  // Decoders: which hidden states Forward keeps of every row, for those who draft from them. Before Reserve, which has
   // their memory; none: nothing is kept and nothing costs more. The logits' bits are the same with and without.
   // kInvalidArgument: a layer that is not there. kUnimplemented: an encoder.
   virtual Status SetTaps(std::span<const HiddenTap> taps);
