@@ -180,8 +180,12 @@ void Decoder::Forward(const BatchView& batch, const PagedKvView& kv, MatrixF log
       h = h_few;
     }
   }
+  Logits(h, logits);
+}
+
+void Decoder::Logits(ConstMatrixF hidden, MatrixF logits) {
   const kernels::MatMulTask task = {OutputMatrix(), logits};
-  ops_.MatMul(h, {&task, 1});
+  ops_.MatMul(hidden, {&task, 1});
   if (config_.logit_scale != 1.0f) ops_.Scale(logits, config_.logit_scale);
   if (config_.logit_soft_cap > 0) ops_.SoftCap(logits, config_.logit_soft_cap);
 }
