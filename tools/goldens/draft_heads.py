@@ -109,10 +109,11 @@ def write_taps(w):
     common.save_tensors(os.path.join(FOLDER, "llama_taps.safetensors"), tensors, meta)
 
 
-# --- heads ------------------------------------------------------------------------------------------------------------
+# --- heads ----------------------------------------------------------------------------------------
 #
-# A row of an EAGLE head pairs the token of position p with the state of position p - 1, and turns as position p - 1. The
-# last DEPTH rows of each reference go on with the head's own states and given tokens, as drafting does.
+# A row of an EAGLE head pairs the token of position p with the state of position p - 1, and turns as
+# position p - 1. The last DEPTH rows of each reference go on with the head's own states and given
+# tokens, as drafting does.
 
 T = 20          # tokens of a reference: rows 1 .. T - 1
 DEPTH = 4       # of them, with the head's own states

@@ -5,7 +5,10 @@
 namespace surety::model {
 namespace {
 
-std::string Number(int64_t n) { return std::to_string(n); }
+template <typename T>
+std::string Number(T n) {
+  return std::to_string(n);
+}
 
 // Each of the head's tokens is one of the target's, and no two are the same.
 Status CheckTargetIds(const std::vector<int64_t>& ids, const HeadRecipe& recipe, const std::string& name,
@@ -18,7 +21,7 @@ Status CheckTargetIds(const std::vector<int64_t>& ids, const HeadRecipe& recipe,
       seen[static_cast<size_t>(id)] = true;
       continue;
     }
-    return InvalidArgumentError("'" + recipe.path + "': tensor '" + name + "' makes token " + Number(static_cast<int64_t>(i)) +
+    return InvalidArgumentError("'" + recipe.path + "': tensor '" + name + "' makes token " + Number(i) +
                                 " of the head token " + Number(id) + " of the target, which " +
                                 (known ? "another one is already" : "has " + Number(recipe.vocab_size) + " tokens") +
                                 "; " + what_it_holds);
@@ -27,7 +30,7 @@ Status CheckTargetIds(const std::vector<int64_t>& ids, const HeadRecipe& recipe,
 }
 
 Status WrongCount(const HeadRecipe& recipe, const std::string& name, size_t found, int64_t needed) {
-  return InvalidArgumentError("'" + recipe.path + "': tensor '" + name + "' has " + Number(static_cast<int64_t>(found)) +
+  return InvalidArgumentError("'" + recipe.path + "': tensor '" + name + "' has " + Number(found) +
                               " elements, but " + Number(needed) + " are needed");
 }
 
@@ -57,13 +60,13 @@ Result<std::vector<int32_t>> ReadTargetIds(HeadWeights& weights, const HeadRecip
       if (mask[i] != 0) ids.push_back(static_cast<int64_t>(i));
     }
     if (ids.size() != n) {
-      return Error(InvalidArgumentError("'" + recipe.path + "': tensor 't2d' marks " + Number(static_cast<int64_t>(ids.size())) +
+      return Error(InvalidArgumentError("'" + recipe.path + "': tensor 't2d' marks " + Number(ids.size()) +
                                         " tokens, but draft_vocab_size is " + Number(recipe.draft_vocab_size)));
     }
   } else if (!same) {
-    return Error(NotFoundError("'" + recipe.path + "': tensor '" + name + "' is missing; it says which of the target's " +
-                               Number(recipe.vocab_size) + " tokens the head's " + Number(recipe.draft_vocab_size) +
-                               " are"));
+    return Error(NotFoundError("'" + recipe.path + "': tensor '" + name + "' is missing; it says which of the " +
+                               Number(recipe.vocab_size) + " tokens of the target the head's " +
+                               Number(recipe.draft_vocab_size) + " are"));
   } else {
     return std::vector<int32_t>();
   }
@@ -71,7 +74,7 @@ Result<std::vector<int32_t>> ReadTargetIds(HeadWeights& weights, const HeadRecip
   for (size_t i = 0; i < ids.size() && !mask.empty(); ++i) {
     if (mask[static_cast<size_t>(ids[i])] != 0) continue;
     return Error(InvalidArgumentError("'" + recipe.path + "': token " + Number(ids[i]) + " of the target is token " +
-                                      Number(static_cast<int64_t>(i)) + " of the head by d2t, but none by t2d"));
+                                      Number(i) + " of the head by d2t, but none by t2d"));
   }
   return std::vector<int32_t>(ids.begin(), ids.end());
 }

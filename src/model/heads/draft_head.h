@@ -8,7 +8,7 @@
 // Medusa (no keys, no order): head i of a hidden state says which token follows i + 2 places behind it.
 //
 // Shapes: T rows, H the head's width, F feature_dim of the recipe, Vd draft_vocab_size.
-// Threads: one caller at a time, the target's. Owns: its weights; borrows the target, the maps of both and the Ops, which
+// Threads: one caller at a time, the target's. Owns: its weights; borrows the target, its source and the Ops, which
 // must outlive it.
 // Errors: LoadDraftHead: as head_weights.h and head_recipe.h state them. Reserve: kResourceExhausted.
 // Invariants: (1) Forward allocates nothing. (2) A row's numbers do not depend on the other rows of the batch.

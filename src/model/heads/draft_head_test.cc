@@ -70,7 +70,8 @@ EagleOutput RunEagle(HeadRig& rig, const ReferenceFile& reference, const std::ve
   std::vector<float> own;
   for (int done = 0, c = 0; done < n_rows; ++c) {
     const bool goes_on = done >= n_true;
-    const int n = goes_on ? 1 : std::min(n_true - done, cuts[std::min<size_t>(static_cast<size_t>(c), cuts.size() - 1)]);
+    const int cut = cuts[std::min(static_cast<size_t>(c), cuts.size() - 1)];
+    const int n = goes_on ? 1 : std::min(n_true - done, cut);
     std::vector<int32_t> positions(static_cast<size_t>(n)), wanted(static_cast<size_t>(n));
     std::iota(positions.begin(), positions.end(), done + 1);
     std::iota(wanted.begin(), wanted.end(), 0);

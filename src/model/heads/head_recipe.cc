@@ -35,7 +35,9 @@ Status ReadLayer(const JsonFields& fields, HeadRecipe& r) {
   SURETY_ASSIGN_OR_RETURN(const double eps, fields.Float("rms_norm_eps", 1e-6));
   r.norm_eps = static_cast<float>(eps);
   SURETY_ASSIGN_OR_RETURN(const std::string act, fields.String("hidden_act", "silu"));
-  if (act != "silu" && act != "swish") return fields.Unimplemented("hidden_act", "'" + Printable(act) + "'; known: silu");
+  if (act != "silu" && act != "swish") {
+    return fields.Unimplemented("hidden_act", "'" + Printable(act) + "'; known: silu");
+  }
   SURETY_ASSIGN_OR_RETURN(r.max_context, fields.Int("max_position_embeddings", 1 << 20));
   ModelConfig rotation;
   rotation.architecture = "llama";
@@ -79,7 +81,9 @@ Status ReadTaps(const HeadWeights& w, const JsonFields& fields, const ModelConfi
   if (in_eagle || (ids.empty() && fields.Has(kKey))) {
     SURETY_ASSIGN_OR_RETURN(const boost::json::array* list, (in_eagle ? eagle : fields).Array(kKey));
     for (const boost::json::value& value : *list) {
-      if (!value.is_int64()) return InvalidArgumentError(fields.where() + ": key '" + kKey + "' must list layer numbers");
+      if (!value.is_int64()) {
+        return InvalidArgumentError(fields.where() + ": key '" + kKey + "' must list numbers of layers");
+      }
       ids.push_back(static_cast<int>(std::clamp<int64_t>(value.get_int64(), -1, INT32_MAX - 1)) + from_output);
     }
   }
@@ -90,9 +94,9 @@ Status ReadTaps(const HeadWeights& w, const JsonFields& fields, const ModelConfi
       r.taps.push_back({id});
       continue;
     }
-    return InvalidArgumentError(
-        "'" + r.path + "': the head reads the hidden state entering layer " + std::to_string(id) + (by_default ?
-        " (by default: 2, L/2 and L-3)" : "") + ", but the target has layers 0 to " + std::to_string(target.n_layers - 1));
+    return InvalidArgumentError("'" + r.path + "': the head reads the hidden state entering layer " +
+                                std::to_string(id) + (by_default ? " (by default: 2, L/2 and L-3)" : "") +
+                                ", but the target has layers 0 to " + std::to_string(target.n_layers - 1));
   }
   const int64_t columns = w.Cols("fc.weight");
   if (columns > 0 && columns % target.d_model == 0 && columns != r.feature_dim()) {
@@ -145,7 +149,8 @@ Status ReadEagle1(const HeadWeights& w, const ModelConfig& target, HeadRecipe& r
   SURETY_RETURN_IF_ERROR(ReadLayer(fields, r));
   if (r.d_model != target.d_model) {
     return WrongKey(fields, "hidden_size", r.d_model,
-                    "the head makes hidden states of the target, which are " + std::to_string(target.d_model) + " wide");
+                    "the head makes hidden states of the target, which are " + std::to_string(target.d_model) +
+                        " wide");
   }
   SURETY_RETURN_IF_ERROR(ReadVocabulary(w, fields, target, r));
   r.draft_vocab_size = r.vocab_size;
@@ -260,8 +265,8 @@ Result<HeadRecipe> ReadHeadRecipe(const HeadWeights& weights, const ModelConfig&
     return r;
   }
   return Error(InvalidArgumentError(
-      "'" + r.path + "' is no draft head that is known: neither EAGLE-3 (tensors fc.weight, midlayer.hidden_norm.weight "
-      "or layers.0.hidden_norm.weight) nor EAGLE-1 (fc.weight, layers.0.*) nor Medusa (0.0.linear.weight or "
+      "'" + r.path + "' is no draft head that is known: neither EAGLE-3 (fc.weight, midlayer.hidden_norm.weight or "
+      "layers.0.hidden_norm.weight) nor EAGLE-1 (fc.weight, layers.0.*) nor Medusa (0.0.linear.weight or "
       "blocks.0.layers.0.weight)"));
 }
 

@@ -3,8 +3,8 @@
 // dropped, "midlayer." is "layers.0.". Messages have the names of the file.
 //
 // Owns: the maps behind the views; a view is valid while the HeadWeights lives. Threads: one while loading.
-// Errors: kNotFound (no file, no tensor), kInvalidArgument (a shape, with the one needed and why; a pickle, with the way
-// to convert it; a tensor without a place), kUnimplemented (a type that is not read), and those of the reader.
+// Errors: kNotFound (no file, no tensor), kInvalidArgument (a shape, with the one needed and why; a pickle, with the
+// way to convert it; a tensor without a place), kUnimplemented (a type that is not read), and those of the reader.
 #pragma once
 
 #include <cstdint>
