@@ -25,7 +25,7 @@ namespace {
 
 namespace cpu = kernels::cpu;
 
-constexpr int kMaxDraft = 64;  // as engine::SpeculationOptions has it
+constexpr int kMaxDraft = 63;  // as engine::SpeculationOptions has it
 
 Status ForceInstructionSet(const std::string& name) {
   if (name.empty()) return OkStatus();
@@ -86,7 +86,7 @@ void SpeculationFlags::Declare(Flags& flags) {
             "auto: verify drafts together where that saves time; lookup or model: with drafts of that kind alone; "
             "always: whatever they cost, for tests; off: one token a step");
   flags.Add("--draft-model", draft_model, "a smaller model, by name or path, that drafts");
-  flags.Add("--draft-max", draft_max, "drafted tokens of a sequence in one step at most, 0 to 64");
+  flags.Add("--draft-max", draft_max, "drafted tokens of a sequence in one step at most, 0 to 63");
 }
 
 Status SpeculationFlags::Validate() const {

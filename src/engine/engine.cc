@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/draft_model.h"
 #include "engine/executor.h"
 #include "engine/page_keeper.h"
 #include "engine/scheduler.h"
@@ -48,6 +49,11 @@ double AttendedPerRow(const model::Model& model) {
   return std::max(1.0, static_cast<double>(model.macs_per_row()) / std::max(1.0, macs));
 }
 
+// What a token of context is to attention, of what a row is to the weights: in bytes that are read.
+double ContextShare(const LocalModel& model, const KvLayout& layout) {
+  return layout.BytesPerToken() / static_cast<double>(std::max<int64_t>(1, model.model().bytes_per_decoded_token()));
+}
+
 void TakeText(ToolCallText piece, api::Event& event) {
   event.text += piece.text;
   event.tool_calls.insert(event.tool_calls.end(), std::make_move_iterator(piece.calls.begin()),
@@ -58,10 +64,11 @@ class EngineImpl final : public Engine {
  public:
   EngineImpl(LocalModel& model, const EngineOptions& options, Clock& clock, std::unique_ptr<kv::PagePool> pool,
              std::unique_ptr<StepExecutor> executor, std::unique_ptr<PageKeeper> keeper, kv::ScopeSecret secret,
-             std::unique_ptr<DraftModel> draft_model)
+             std::vector<std::unique_ptr<Drafter>> drafters)
       : model_(model), options_(options), clock_(clock), pool_(std::move(pool)), executor_(std::move(executor)),
         keeper_(std::move(keeper)), secret_(std::move(secret)), digest_(DigestOf(model, options)),
-        speculator_(options.speculation, model.tokenizer(), std::move(draft_model)),
+        speculator_(options.speculation, model.tokenizer(), std::move(drafters),
+                    ContextShare(model, pool_->layout())),
         scheduler_(SchedulerOptionsOf(options), *pool_, *keeper_, AttendedPerRow(model.model())),
         shapes_(model.tokenizer(), model.chat_template() != nullptr ? model.source().chat_template() : std::string()),
         picker_(model.executor(), model.tokenizer().vocab_size(), EndIds(model.tokenizer())) {
@@ -110,7 +117,10 @@ class EngineImpl final : public Engine {
   void TakePromptLogprobs(Sequence& sequence, const SequenceStep& step, int first_logit_row);
   std::span<float> LogitsOf(int row);
   void AddJobs(Sequence& sequence, int logit_row, int n_drafted);
-  void Commit(PickJob& job, int64_t now, std::vector<api::Event>& events);
+  bool Commit(PickJob& job, int64_t now, std::vector<api::Event>& events);
+  void TakeOverBranch(Sequence& sequence, const std::vector<int>& path);
+  void NoteRows(Sequence& sequence, const SequenceStep& step);
+  void NoteDraftedRow(const Sequence& sequence, int node);
   bool CommitToken(PickJob& job, size_t i, int64_t now, std::vector<api::Event>& events);
   void Finish(Sequence& sequence, api::FinishReason reason, api::Event event, std::vector<api::Event>& events);
   void Count(int64_t nanos);
@@ -132,6 +142,7 @@ class EngineImpl final : public Engine {
   StepPlan plan_;
   StepLog log_{kLoggedSteps};
   std::vector<PickJob> jobs_;
+  std::vector<CommittedRows> committed_;  // of the step at hand, where a drafter reads the target's hidden states
   std::vector<std::vector<float>> fork_logits_;  // of the choices after the first, for their first token
   std::vector<api::RequestId> cancelled_, started_;
   std::atomic<api::RequestId> next_id_{1};
@@ -209,7 +220,7 @@ Result<kv::ForgetReceipt> EngineImpl::ForgetScope(const api::Scope& scope, api::
       if (choice == nullptr || !scope_key || !forgotten.Covers(*scope_key)) continue;
       if (choice->started) state->forgotten = true;  // what it computes again after a preemption is not kept either
       keeper_->MarkIfForgotten(*choice);
-      if (choice->lookup != nullptr) choice->lookup->DropProposal();  // perhaps of a forgotten answer
+      speculator_.Drop(*choice);
     }
   }
   return receipt;
@@ -246,8 +257,7 @@ Status EngineImpl::Step(std::vector<api::Event>& events) {
   started_.clear();
   const int64_t start = clock_.NowNanos();
   EndExpired(start, events);
-  speculator_.Plan(scheduler_.running(), keeper_->cache(), start,
-                   [this](Sequence& sequence, int n_tokens) { return scheduler_.ExtendForDraft(sequence, n_tokens); });
+  speculator_.Plan(scheduler_.running(), keeper_->cache(), start, scheduler_);
   const int64_t drafted = clock_.NowNanos();
   scheduler_.Plan(plan_, start);
   if (plan_.empty()) return OkStatus();
@@ -266,9 +276,11 @@ Status EngineImpl::Step(std::vector<api::Event>& events) {
   const int64_t computed = clock_.NowNanos();
   jobs_.clear();
   fork_logits_.clear();
+  committed_.clear();
   int logit_row = 0;
   for (size_t i = 0; i < planned.size(); ++i) {
     const SequenceStep& step = plan_.sequences[i];
+    NoteRows(*planned[i], step);
     CommitRows(*planned[i], step.n_rows - step.n_drafted);
     TakePromptLogprobs(*planned[i], step, logit_row);
     logit_row += step.n_logits;
@@ -278,7 +290,13 @@ Status EngineImpl::Step(std::vector<api::Event>& events) {
   const int64_t now = clock_.NowNanos();
   scheduler_.Observe(plan_, now - drafted);
   Count(now - start);
-  for (PickJob& job : jobs_) Commit(job, now, events);
+  for (PickJob& job : jobs_) {
+    const Sequence* sequence = job.sequence;
+    if (Commit(job, now, events)) {
+      std::erase_if(committed_, [&](const CommittedRows& rows) { return rows.sequence == sequence; });
+    }
+  }
+  speculator_.AfterStep(committed_, executor_->taps());
   if (plan_.n_rows() == plan_.n_decode_rows) speculator_.NoteStep(plan_.n_rows(), plan_.n_decodes, now - drafted);
   Log(start, drafted, plan_end, computed, now, n_running);
   return OkStatus();
@@ -347,33 +365,72 @@ void EngineImpl::AddJobs(Sequence& sequence, int logit_row, int n_drafted) {
     fork->n_high_water = sequence.n_computed;
     fork_logits_.emplace_back(logits.begin(), logits.end());
     jobs_.emplace_back(fork.get(), fork_logits_.back());
+    if (speculator_.wants_taps() && fork->n_computed == sequence.n_computed) {
+      const auto rows = std::find_if(committed_.begin(), committed_.end(),
+                                     [&](const CommittedRows& r) { return r.sequence == &sequence; });
+      committed_.push_back({fork.get(), fork->n_computed - 1, {rows->rows.back()}});
+    }
     state.choices[i] = std::move(fork);
     scheduler_.EnqueueFork(state.choices[i].get());
   }
 }
 
+// Which rows of the step are the sequence's, without those of its draft.
+void EngineImpl::NoteRows(Sequence& sequence, const SequenceStep& step) {
+  if (!speculator_.wants_taps()) return;
+  CommittedRows& rows = committed_.emplace_back();
+  rows.sequence = &sequence;
+  rows.first_position = step.first_position;
+  for (int i = 0; i < step.n_rows - step.n_drafted; ++i) rows.rows.push_back(step.first_row + i);
+}
+
+// A node of its draft is a part of the sequence now: its row is as far behind the root's as its number says.
+void EngineImpl::NoteDraftedRow(const Sequence& sequence, int node) {
+  const auto rows = std::find_if(committed_.begin(), committed_.end(),
+                                 [&](const CommittedRows& r) { return r.sequence == &sequence; });
+  if (rows == committed_.end()) return;
+  const int root = rows->rows.front() + (sequence.n_computed - 1 - sequence.draft.tree.depth(node) -
+                                         rows->first_position);
+  rows->rows.push_back(root + node);
+}
+
+// Where the accepted nodes lie on a further branch of the tree, their keys and values are copied to the sequence's own
+// pages: no page changes hands.
+void EngineImpl::TakeOverBranch(Sequence& sequence, const std::vector<int>& path) {
+  const SequenceDraft& draft = sequence.draft;
+  const auto own = sequence.pages.pages();
+  const auto leaves = std::find_if(path.begin(), path.end(),
+                                   [&](int n) { return draft.PagesOf(n, own).data() != own.data(); });
+  if (leaves == path.end()) return;
+  const KvCopy copy = {draft.PagesOf(path.back(), own), own, sequence.n_tokens() - 1 + draft.tree.depth(*leaves),
+                       static_cast<int>(path.end() - leaves)};
+  executor_->CopyKv({&copy, 1});
+}
+
 // The tokens of a choice, and with each draft that held the KV that its row has written. What was drafted beyond is
-// overwritten by the rows to come.
-void EngineImpl::Commit(PickJob& job, int64_t now, std::vector<api::Event>& events) {
+// overwritten by the rows to come. True: the choice has ended and is gone.
+bool EngineImpl::Commit(PickJob& job, int64_t now, std::vector<api::Event>& events) {
   Sequence& sequence = *job.sequence;
-  const int n_drafted = static_cast<int>(job.more_logits.size());
-  speculator_.NoteDrafted(sequence, n_drafted);
+  speculator_.NoteDrafted(sequence);
   speculator_.NoteTrials(sequence, job.trials);
+  TakeOverBranch(sequence, job.path);
   for (size_t i = 0; i < job.tokens.size(); ++i) {
     if (i > 0) {
       CommitRows(sequence, 1);
-      speculator_.NoteAccepted(sequence, static_cast<int>(i) - 1);
+      NoteDraftedRow(sequence, job.path[i - 1]);
     }
-    if (CommitToken(job, i, now, events)) return;
+    if (i < job.path.size()) speculator_.NoteAccepted(sequence, job.path[i]);
+    if (CommitToken(job, i, now, events)) return true;
   }
   if (!job.status.ok()) {
     api::Event event;
     event.error = job.status;
     Finish(sequence, api::FinishReason::kError, std::move(event), events);
-    return;
+    return true;
   }
-  sequence.draft.clear();
+  sequence.draft.Clear();
   sequence.pages.Truncate(sequence.n_tokens());  // what drafts had taken
+  return false;
 }
 
 // True: the choice has ended and is gone.
@@ -554,12 +611,13 @@ Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOpti
   SURETY_ASSIGN_OR_RETURN(const int n_pages, PagesFor(in_force, layout));
   SURETY_ASSIGN_OR_RETURN(auto pool, kv::PagePool::Make(layout, n_pages));
   SURETY_RETURN_IF_ERROR(model.model().Reserve(options.max_rows, in_force.context_tokens));
-  SURETY_ASSIGN_OR_RETURN(auto executor, MakeModelExecutor(model.model(), pool->view(), in_force.max_logit_rows(),
-                                                           options.max_rows));
-  std::unique_ptr<DraftModel> draft_model;
+  SURETY_ASSIGN_OR_RETURN(auto executor, MakeModelExecutor(model.model(), model.ops(), pool->view(),
+                                                           in_force.max_logit_rows(), options.max_rows));
+  std::vector<std::unique_ptr<Drafter>> drafters;
   if (model.draft() != nullptr) {
-    SURETY_ASSIGN_OR_RETURN(draft_model, DraftModel::Make(model, *pool, options.max_sequences,
-                                                          in_force.context_tokens));
+    SURETY_ASSIGN_OR_RETURN(auto drafter, DraftModel::Make(model, *pool, options.max_sequences,
+                                                           in_force.context_tokens));
+    drafters.push_back(std::move(drafter));
   }
   SURETY_ASSIGN_OR_RETURN(kv::ScopeSecret secret, kv::ScopeSecret::Random());
   PageKeeperOptions keeper_options;
@@ -569,7 +627,7 @@ Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOpti
   keeper_options.disk_bytes = options.disk_cache_bytes;
   SURETY_ASSIGN_OR_RETURN(auto keeper, PageKeeper::Make(*pool, clock, keeper_options));
   return std::make_unique<EngineImpl>(model, in_force, clock, std::move(pool), std::move(executor), std::move(keeper),
-                                      std::move(secret), std::move(draft_model));
+                                      std::move(secret), std::move(drafters));
 }
 
 }  // namespace surety::engine

@@ -160,6 +160,7 @@ TEST_F(DraftModelTest, AModelThatDraftsForItselfIsAlwaysRight) {
   for (const bool together : {false, true}) {
     EngineOptions options = Options();
     options.kv_budget_bytes = int64_t{64} << 20;
+    options.speculation.max_branches = 1;
     const auto engine = MakeEngine(*model, options);
     auto requests = Prompts(*model, 24);
     for (auto& request : requests) request.sampling.frequency_penalty = 0;  // which the draft's own tokens would change

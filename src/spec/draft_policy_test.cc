@@ -60,6 +60,14 @@ struct PolicyCase {
   }
 };
 
+DraftTree ChainOf(const std::vector<double>& acceptance) {
+  DraftTree tree;
+  for (size_t i = 0; i < acceptance.size(); ++i) {
+    tree.Add(static_cast<int>(i), static_cast<int32_t>(100 + i), acceptance[i]);
+  }
+  return tree;
+}
+
 enum class CostKind { kFlat, kLinear, kStairs, kConcave, kAny };
 
 PolicyCase RandomCase(PolicyDraws& draws, CostKind kind) {
@@ -100,17 +108,19 @@ TEST_P(DraftPolicyCostTest, OneRowAtATimeReachesTheBestOfAllCombinations) {
   int n_with_drafts = 0, n_without = 0;
   for (int round = 0; round < 3000; ++round) {
     const PolicyCase c = RandomCase(draws, GetParam());
+    std::vector<DraftTree> trees;
+    for (const auto& acceptance : c.acceptance) trees.push_back(ChainOf(acceptance));
     std::vector<DraftOffer> offers;
-    for (const auto& acceptance : c.acceptance) offers.push_back({acceptance, 99});
+    for (const DraftTree& tree : trees) offers.push_back({.tree = &tree, .chosen = 99});
     const double expected =
         ChooseDrafts(offers, c.n_rows, c.n_yields, c.most, [&](int rows) { return c.Cost(rows); });
     std::vector<int> lengths;
     int sum = 0;
     for (size_t i = 0; i < offers.size(); ++i) {
-      lengths.push_back(offers[i].n_chosen);
-      sum += offers[i].n_chosen;
-      ASSERT_GE(offers[i].n_chosen, 0);
-      ASSERT_LE(offers[i].n_chosen, static_cast<int>(c.acceptance[i].size()));
+      lengths.push_back(offers[i].n_chosen());
+      sum += offers[i].n_chosen();
+      ASSERT_EQ(offers[i].chosen, (uint64_t{2} << offers[i].n_chosen()) - 1);  // the first ones of the chain
+      ASSERT_LE(offers[i].n_chosen(), static_cast<int>(c.acceptance[i].size()));
     }
     ASSERT_LE(sum, c.most);
     ASSERT_NEAR(expected, c.Expected(lengths), 1e-12);
@@ -124,30 +134,30 @@ TEST_P(DraftPolicyCostTest, OneRowAtATimeReachesTheBestOfAllCombinations) {
 
 TEST(DraftPolicyTest, RowsComeInGroupsWhereOneAloneDoesNotPay) {
   // Four rows cost no more than two, but two cost half as much again as one.
-  const std::vector<double> acceptance = {0.4, 0.9, 0.9};
-  DraftOffer offer = {acceptance, 0};
+  const DraftTree tree = ChainOf({0.4, 0.9, 0.9});
+  DraftOffer offer = {.tree = &tree};
   const auto cost = [](int rows) { return rows == 1 ? 1.0 : 1.5; };
   const double expected = ChooseDrafts(std::span(&offer, 1), 1, 1, 8, cost);
-  EXPECT_EQ(offer.n_chosen, 3);
+  EXPECT_EQ(offer.n_chosen(), 3);
   EXPECT_NEAR(expected, 0.4 + 0.36 + 0.324, 1e-12);
   ChooseDrafts(std::span(&offer, 1), 1, 1, 1, cost);
-  EXPECT_EQ(offer.n_chosen, 0);  // one row is all there may be, and does not pay
+  EXPECT_EQ(offer.n_chosen(), 0);  // one row is all there may be, and does not pay
 }
 
 TEST(DraftPolicyTest, NothingIsVerifiedBeforeAnythingIsKnownAboutTheCost) {
-  const std::vector<double> acceptance = {1.0, 1.0};
-  DraftOffer offer = {acceptance, 7};
+  const DraftTree tree = ChainOf({1.0, 1.0});
+  DraftOffer offer = {.tree = &tree, .chosen = 7};
   EXPECT_EQ(ChooseDrafts(std::span(&offer, 1), 1, 1, 8, [](int) { return 0.0; }), 0.0);
-  EXPECT_EQ(offer.n_chosen, 0);
+  EXPECT_EQ(offer.n_chosen(), 0);
 }
 
 TEST(DraftPolicyTest, OfEqualDraftsTheFirstSequenceComesFirst) {
-  const std::vector<double> acceptance = {0.9};
-  std::vector<DraftOffer> offers(3, {acceptance, 0});
+  const DraftTree tree = ChainOf({0.9});
+  std::vector<DraftOffer> offers(3, {.tree = &tree});
   ChooseDrafts(offers, 3, 3, 2, [](int) { return 1.0; });
-  EXPECT_EQ(offers[0].n_chosen, 1);
-  EXPECT_EQ(offers[1].n_chosen, 1);
-  EXPECT_EQ(offers[2].n_chosen, 0);
+  EXPECT_EQ(offers[0].n_chosen(), 1);
+  EXPECT_EQ(offers[1].n_chosen(), 1);
+  EXPECT_EQ(offers[2].n_chosen(), 0);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ bool IsAContinuation(const Tokens& text, const Tokens& source, bool repeats, con
 
 TEST(LookupDraftTest, ATextThatRepeatsIsExpectedToGoOnRepeating) {
   for (int period = 1; period <= 20; ++period) {
-    AcceptanceTable shared = LookupDraft::Prior();
+    RankedAcceptance shared = LookupDraft::Prior();
     LookupDraft draft(shared);
     Tokens text;
     for (int i = 0; i < 2 * period + 4; ++i) text.push_back(100 + i % period);
@@ -56,7 +56,7 @@ TEST(LookupDraftTest, EachProposalContinuesAnEarlierPlaceOfTheSameText) {
     const auto below = [&](int most) {
       return static_cast<int32_t>(RandomBits({seed, n++, RandomPurpose::kTest}) % static_cast<uint64_t>(most));
     };
-    AcceptanceTable shared = LookupDraft::Prior();
+    RankedAcceptance shared = LookupDraft::Prior();
     LookupDraft draft(shared);
     const int alphabet = 2 + below(10);
     Tokens prediction, text;
@@ -104,7 +104,7 @@ TEST(LookupDraftTest, EachProposalContinuesAnEarlierPlaceOfTheSameText) {
 TEST(LookupDraftTest, AnotherTextIsTakenWhereItsMatchIsLonger) {
   MatchIndex elsewhere;
   for (const int32_t token : {1, 2, 3, 4, 50, 51}) elsewhere.Append(token);
-  AcceptanceTable shared = LookupDraft::Prior();
+  RankedAcceptance shared = LookupDraft::Prior();
   LookupDraft own(shared);
   own.Read(Tokens{3, 4, 60, 61, 1, 2, 3, 4});
   EXPECT_EQ(ProposalOf(own, &elsewhere), (Tokens{50, 51}));  // four tokens agree there, two here
@@ -124,7 +124,7 @@ TEST(LookupDraftTest, ProposalsFromAnotherTextEndWithIt) {
   for (const int32_t token : {1, 2, 3}) elsewhere.Append(token);
   elsewhere.AppendBreak();
   for (const int32_t token : {70, 71}) elsewhere.Append(token);
-  AcceptanceTable shared = LookupDraft::Prior();
+  RankedAcceptance shared = LookupDraft::Prior();
   LookupDraft draft(shared);
   draft.Read(Tokens{1, 2});
   EXPECT_EQ(ProposalOf(draft, &elsewhere), Tokens{3});
@@ -133,7 +133,7 @@ TEST(LookupDraftTest, ProposalsFromAnotherTextEndWithIt) {
 }
 
 TEST(LookupDraftTest, ASureProposalIsKeptAndAnUnsureOneGivesWayToALongerMatch) {
-  AcceptanceTable shared = LookupDraft::Prior();
+  RankedAcceptance shared = LookupDraft::Prior();
   LookupDraft draft(shared);
   Tokens text;
   for (int32_t i = 0; i < 30; ++i) text.push_back(i);
@@ -151,9 +151,9 @@ TEST(LookupDraftTest, ASureProposalIsKeptAndAnUnsureOneGivesWayToALongerMatch) {
 // The scores by the text alone: which length stood behind each proposed token, whether it was right, and a fading
 // average by the definition, in exact arithmetic of weights.
 TEST(LookupDraftTest, ScoresAreFadingAveragesOfWhatCame) {
-  AcceptanceTable shared = LookupDraft::Prior();
+  RankedAcceptance shared = LookupDraft::Prior();
   std::array<double, 8> own;
-  for (size_t i = 0; i < 8; ++i) own[i] = shared.Of(static_cast<int>(i));
+  for (size_t i = 0; i < 8; ++i) own[i] = shared.Of(0, static_cast<int>(i));
   ASSERT_TRUE(std::is_sorted(own.begin(), own.end()) && own[0] > 0 && own[7] < 1);  // longer matches are surer
   std::array<double, 8> all = own;
   LookupDraft draft(shared);
@@ -179,7 +179,7 @@ TEST(LookupDraftTest, ScoresAreFadingAveragesOfWhatCame) {
     all_value = all_value * 63 / 64 + (right ? 1.0 / 64 : 0);
     ++length;
   }
-  for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(shared.Of(static_cast<int>(i)), all[i], 1e-12);
+  for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(shared.Of(0, static_cast<int>(i)), all[i], 1e-12);
   // A sequence that begins now believes what all have seen, and nothing changes while nothing is proposed.
   LookupDraft later(shared);
   later.Read(Tokens{1, 2, 3});
