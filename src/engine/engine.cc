@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "engine/draft_model.h"
 #include "engine/executor.h"
+#include "engine/head_drafter.h"
 #include "engine/page_keeper.h"
 #include "engine/scheduler.h"
 #include "engine/step_log.h"
@@ -33,7 +34,8 @@ SchedulerOptions SchedulerOptionsOf(const EngineOptions& options) {
 
 Sha256Digest DigestOf(const LocalModel& model, const EngineOptions& options) {
   // The draft's keys and values lie beside the target's, so it is a part of what computed a page.
-  const std::string draft = model.draft() == nullptr ? std::string() : "\ndraft " + model.draft()->source().path();
+  std::string draft = model.draft() == nullptr ? std::string() : "\ndraft " + model.draft()->source().path();
+  if (model.head() != nullptr) draft = "\nhead " + model.head()->recipe().path;
   const std::string text = options.model_digest.empty()
                                ? model.source().path() + "\n" + std::to_string(model.source().file_bytes()) + "\n" +
                                      model.config().architecture + "\n" + std::to_string(model.config().n_layers)
@@ -607,9 +609,12 @@ Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOpti
   in_force.max_prompt_logprob_rows = std::min(options.max_prompt_logprob_rows, options.max_rows);
   KvLayout layout = model.config().KvLayoutFor(options.kv_type, options.page_tokens);
   if (model.draft() != nullptr) layout = DraftModel::LayoutWith(model, layout);
+  if (model.head() != nullptr) layout = HeadDrafter::LayoutWith(model, layout);
   SURETY_RETURN_IF_ERROR(layout.Validate());
   SURETY_ASSIGN_OR_RETURN(const int n_pages, PagesFor(in_force, layout));
   SURETY_ASSIGN_OR_RETURN(auto pool, kv::PagePool::Make(layout, n_pages));
+  const bool has_head = model.head() != nullptr && options.speculation.max_draft_tokens > 0;
+  SURETY_RETURN_IF_ERROR(model.model().SetTaps(has_head ? model.head()->recipe().taps : std::vector<model::HiddenTap>()));
   SURETY_RETURN_IF_ERROR(model.model().Reserve(options.max_rows, in_force.context_tokens));
   SURETY_ASSIGN_OR_RETURN(auto executor, MakeModelExecutor(model.model(), model.ops(), pool->view(),
                                                            in_force.max_logit_rows(), options.max_rows));
@@ -617,6 +622,11 @@ Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOpti
   if (model.draft() != nullptr) {
     SURETY_ASSIGN_OR_RETURN(auto drafter, DraftModel::Make(model, *pool, options.max_sequences,
                                                            in_force.context_tokens));
+    drafters.push_back(std::move(drafter));
+  }
+  if (has_head) {
+    SURETY_ASSIGN_OR_RETURN(auto drafter, HeadDrafter::Make(model, *pool, options.max_sequences,
+                                                            in_force.context_tokens));
     drafters.push_back(std::move(drafter));
   }
   SURETY_ASSIGN_OR_RETURN(kv::ScopeSecret secret, kv::ScopeSecret::Random());

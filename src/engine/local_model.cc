@@ -46,6 +46,15 @@ Result<std::unique_ptr<LocalModel>> LocalModel::Open(FileSystem& files, const Lo
     SURETY_ASSIGN_OR_RETURN(local->draft_, Open(files, draft, progress));
     local->draft_vocabulary_ = std::make_unique<spec::VocabularyMap>(local->tokenizer(), local->draft_->tokenizer());
   }
+  if (!options.head.path.empty() && options.with_tokenizer) {
+    if (!options.draft_path.empty()) {
+      return Error(InvalidArgumentError("a draft model ('" + options.draft_path + "') and a draft head ('" +
+                                        options.head.path + "') exclude each other: one of them drafts"));
+    }
+    local->head_ops_ = kernels::cpu::MakeCpuOps(*local->executor_, nullptr);
+    SURETY_ASSIGN_OR_RETURN(local->head_, model::LoadDraftHead(files, options.head, {*local->source_, *local->model_},
+                                                               *local->head_ops_));
+  }
   return local;
 }
 

@@ -11,6 +11,7 @@
 #include "kernels/ops.h"
 #include "model/arch/model.h"
 #include "model/chat/template.h"
+#include "model/heads/draft_head.h"
 #include "model/model_source.h"
 #include "model/tokenizer/tokenizer.h"
 #include "spec/vocabulary_map.h"
@@ -22,6 +23,7 @@ struct LocalModelOptions {
   int n_threads = 0;      // 0: all usable processors
   bool with_tokenizer = true;
   std::string draft_path = {};           // a smaller model that drafts for it; empty: none
+  model::HeadOptions head = {};          // a draft head on it; path empty: none. Not with a draft model.
   std::shared_ptr<Executor> executor = {};  // shared with another model; null: its own, of n_threads
 };
 
@@ -41,6 +43,7 @@ class LocalModel {
   Executor& executor() { return *executor_; }
   LocalModel* draft() const { return draft_.get(); }  // null: none
   const spec::VocabularyMap* draft_vocabulary() const { return draft_vocabulary_.get(); }  // null without a draft
+  model::DraftHead* head() const { return head_.get(); }  // null: none
   const std::string& warning() const { return warning_; }  // e.g. an instruction set that failed its self-check
 
  private:
@@ -54,6 +57,8 @@ class LocalModel {
   std::unique_ptr<model::Model> model_;
   std::unique_ptr<LocalModel> draft_;
   std::unique_ptr<spec::VocabularyMap> draft_vocabulary_;
+  std::unique_ptr<kernels::Ops> head_ops_;
+  std::unique_ptr<model::DraftHead> head_;
   std::string warning_;
 };
 

@@ -199,6 +199,7 @@ void EagleHeadImpl::Attend(const BatchView& batch, const PagedKvView& kv, ConstM
   ops_.Rope(rope_.spec, table, r.n_heads, r.head_dim, 0, q);
   ops_.Rope(rope_.spec, table, r.n_kv_heads, r.head_dim, 0, k);
   ops_.KvStore(0, k, v, batch, kv);
+  if (!batch.kv_copies.empty()) ops_.CopyKv(0, batch.kv_copies, kv);
   kernels::AttentionParams params;
   params.n_heads = r.n_heads;
   params.n_kv_heads = r.n_kv_heads;
