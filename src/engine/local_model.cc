@@ -2,6 +2,7 @@
 
 #include "base/memory_info.h"
 #include "base/thread_pool.h"
+#include "engine/head_check.h"
 #include "kernels/cpu/cpu_ops.h"
 
 namespace surety::engine {
@@ -54,6 +55,10 @@ Result<std::unique_ptr<LocalModel>> LocalModel::Open(FileSystem& files, const Lo
     local->head_ops_ = kernels::cpu::MakeCpuOps(*local->executor_, nullptr);
     SURETY_ASSIGN_OR_RETURN(local->head_, model::LoadDraftHead(files, options.head, {*local->source_, *local->model_},
                                                                *local->head_ops_));
+    if (options.head_check.floor > 0) {
+      SURETY_ASSIGN_OR_RETURN(const HeadCheckResult tried, CheckHead(files, *local, options.head, options.head_check));
+      local->head_acceptance_ = tried.share();
+    }
   }
   return local;
 }

@@ -331,7 +331,83 @@ def write_heads(target):
     write_medusa(tokens, final, "medusa_vllm", 32, True, 2, 2, True, False)
 
 
+# --- a target whose next token depends on the last one alone, and heads that know it -------------------
+#
+# All its layers add nothing, so its hidden states are the embedding, and its logits are those of a permutation of the
+# tokens with some noise: logits(x) = OUTPUT e_x with OUTPUT[next(x)] = 0.1 e_x. Heads that are right are then few lines.
+
+
+def write_markov():
+    folder = os.path.join(FOLDER, "markov")
+    generator = np.random.Generator(np.random.PCG64(41))
+    e = generator.standard_normal((V, D))
+    e /= np.sqrt(np.mean(e * e, axis=-1, keepdims=True) + EPS)  # the norm leaves it as it is
+    # One cycle over all tokens but the special ones, so that greedy text does not end.
+    order = 3 + generator.permutation(V - 3)
+    following = np.full(V, order[0])
+    following[order] = np.roll(order, -1)
+    output = np.zeros((V, D))
+    output[following[order]] = 0.1 * e[order]
+    config = dict(architectures=["LlamaForCausalLM"], model_type="llama", vocab_size=V, hidden_size=D,
+                  intermediate_size=32, num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=1, head_dim=16,
+                  max_position_embeddings=512, rms_norm_eps=EPS, rope_theta=10000.0, rope_scaling=None,
+                  hidden_act="silu", bos_token_id=1, eos_token_id=2, tie_word_embeddings=False, torch_dtype="float32")
+    w = {"model.embed_tokens.weight": e, "lm_head.weight": output, "model.norm.weight": np.ones(D)}
+    for i in range(4):
+        p = f"model.layers.{i}."
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            w[p + name + ".weight"] = np.ones(D)
+        for name, rows in (("q", 32), ("k", 16), ("v", 16)):
+            w[p + f"self_attn.{name}_proj.weight"] = np.zeros((rows, D))
+        w[p + "self_attn.o_proj.weight"] = np.zeros((D, 32))
+        for name in ("gate", "up"):
+            w[p + f"mlp.{name}_proj.weight"] = np.zeros((32, D))
+        w[p + "mlp.down_proj.weight"] = np.zeros((D, 32))
+    meta = {"format": "np"}
+    as_f32 = lambda tensors: {k: v.astype(np.float32) for k, v in tensors.items()}
+    common.save_tensors(os.path.join(folder, "target", "model.safetensors"), as_f32(w), meta)
+    common.save_json(os.path.join(folder, "target", "config.json"), config)
+
+    def save(name, tensors, head_config):
+        common.save_tensors(os.path.join(folder, name, "model.safetensors"), as_f32(tensors), meta)
+        common.save_json(os.path.join(folder, name, "config.json"), head_config)
+
+    def layer(inputs, d_ff=16):
+        p = "layers.0."
+        return {p + "self_attn.q_proj.weight": np.zeros((D, inputs)), p + "self_attn.k_proj.weight": np.zeros((D, inputs)),
+                p + "self_attn.v_proj.weight": np.zeros((D, inputs)), p + "self_attn.o_proj.weight": np.zeros((D, D)),
+                p + "mlp.gate_proj.weight": np.zeros((d_ff, D)), p + "mlp.up_proj.weight": np.zeros((d_ff, D)),
+                p + "mlp.down_proj.weight": np.zeros((D, d_ff)), p + "post_attention_layernorm.weight": np.ones(D)}
+
+    base = dict(model_type="llama", hidden_size=D, intermediate_size=16, num_attention_heads=4, num_key_value_heads=4,
+                num_hidden_layers=1, rms_norm_eps=EPS, hidden_act="silu", vocab_size=V, max_position_embeddings=512)
+    # EAGLE-1: the embedding goes through fc, and nothing else does anything.
+    save("eagle1", {**layer(D), "fc.weight": np.concatenate([np.eye(D), np.zeros((D, D))], axis=1)},
+         dict(base, architectures=["LlamaForCausalLM"]))
+    # EAGLE-3: attention sees its own position and moves the embedding up; the normed state, which the residual is, is
+    # taken away again. fc makes states that would drown all else if the residual were not normed.
+    third = layer(2 * D)
+    look = np.concatenate([4 * np.eye(D), np.zeros((D, D))], axis=1)
+    third.update({"layers.0.self_attn.q_proj.weight": look, "layers.0.self_attn.k_proj.weight": look,
+                  "layers.0.self_attn.v_proj.weight": np.concatenate([np.eye(D), -np.eye(D)], axis=1),
+                  "layers.0.self_attn.o_proj.weight": np.eye(D), "layers.0.input_layernorm.weight": np.ones(D),
+                  "layers.0.hidden_norm.weight": np.ones(D), "norm.weight": np.ones(D),
+                  "fc.weight": 8 * (3 * D) ** -0.5 * generator.standard_normal((D, 3 * D))})
+    save("eagle3", third, dict(base, architectures=["Eagle3LlamaForCausalLM"], norm_before_residual=True))
+    # Medusa: head i knows the token i + 2 places on.
+    medusa, ahead = {}, following[following]
+    for i in range(3):
+        medusa[f"{i}.0.linear.weight"] = np.zeros((D, D))
+        medusa[f"{i}.0.linear.bias"] = np.zeros(D)
+        matrix = np.zeros((V, D))
+        matrix[ahead[order]] = 0.1 * e[order]
+        medusa[f"{i}.1.weight"] = matrix
+        ahead = following[ahead]
+    save("medusa", medusa, dict(medusa_num_heads=3, medusa_num_layers=1))
+
+
 if __name__ == "__main__":
     target = read_tensors(os.path.join(TARGET, "model.safetensors"))
     write_taps(target)
     write_heads(target)
+    write_markov()

@@ -1,0 +1,176 @@
+// Draft heads in the engine: no answer changes, right heads are believed, pages are given back.
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "engine/testing/speculation_fixture.h"
+
+namespace surety::engine {
+namespace {
+
+using namespace testing;  // NOLINT: the fixture's names
+
+// Heads that know nothing, and heads that know all, with their targets.
+struct HeadCase {
+  const char* target;
+  const char* head;
+  bool is_right;
+};
+
+const HeadCase kHeadCases[] = {
+    {"/tiny/llama", "/heads/eagle1", false},
+    {"/tiny/llama", "/heads/eagle3", false},
+    {"/tiny/llama", "/heads/eagle3_speculators", false},
+    {"/tiny/llama", "/heads/eagle3_narrow", false},
+    {"/tiny/llama", "/heads/medusa", false},
+    {"/tiny/llama", "/heads/medusa_vllm", false},
+    {"/heads/markov/target", "/heads/markov/eagle1", true},
+    {"/heads/markov/target", "/heads/markov/eagle3", true},
+    {"/heads/markov/target", "/heads/markov/medusa", true},
+};
+
+std::string HeadCaseName(const HeadCase& c) {
+  std::string name = std::string(c.head).substr(std::strlen("/heads/"));
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name;
+}
+
+LocalModel& WithHead(const HeadCase& c) {
+  static std::map<std::string, std::unique_ptr<LocalModel>> models;
+  std::unique_ptr<LocalModel>& model = models[c.head];
+  if (model == nullptr) {
+    TinyFolder folder(c.target);
+    LocalModelOptions options = {.path = folder.path(), .n_threads = 2};
+    options.head.path = std::string(SURETY_TESTDATA) + c.head;
+    options.head_check.floor = 0;
+    auto opened = LocalModel::Open(FileSystem::Real(), options, [](const model::LoadProgress&) { return true; });
+    SURETY_CHECK_MSG(opened.has_value(), opened ? "" : opened.error().ToString().c_str());
+    model = *std::move(opened);
+  }
+  return *model;
+}
+
+class EngineHeadTest : public SpeculationFixture, public ::testing::WithParamInterface<HeadCase> {
+ protected:
+  static EngineOptions HeadOptionsFor(LocalModel& model, int places, int n_pages, int max_branches) {
+    EngineOptions options = Options(model, true, places, n_pages);
+    options.speculation.lookup = false;
+    options.speculation.whatever_it_costs = true;
+    options.speculation.max_branches = max_branches;
+    return options;
+  }
+  static const SpeculationCounters::Method& Counted(const Engine& engine, LocalModel& model) {
+    const bool medusa = model.head()->recipe().method == model::HeadMethod::kMedusa;
+    return engine.speculation().methods[static_cast<size_t>(medusa ? DraftMethod::kMedusa : DraftMethod::kEagle)];
+  }
+};
+
+TEST_P(EngineHeadTest, AnswersAreThoseWithoutIt) {
+  LocalModel& model = WithHead(GetParam());
+  const auto requests = Requests(model, 500, 12);
+  const auto plain = RunPlain(SpeculationModels::Get(GetParam().target), requests);
+  for (const int places : {1, 5}) {
+    for (const int width : {1, 4}) {
+      RandomTickClock clock;
+      const auto engine = Make(model, HeadOptionsFor(model, places, 200, width), clock);
+      ASSERT_NE(engine, nullptr);
+      const DraftSums sums = ExpectAllSame(Run(*engine, requests), plain,
+                                           "places " + std::to_string(places) + " width " + std::to_string(width));
+      EXPECT_GT(sums.with_drafts, sums.choices / 2);
+      EXPECT_GT(Counted(*engine, model).draft_tokens, 0);
+      // The same ones again find their prefixes in the cache, with the head's part.
+      ExpectAllSame(Run(*engine, requests), plain, "again");
+    }
+  }
+}
+
+TEST_P(EngineHeadTest, AnswersAreThoseWithoutItWhenPagesAreShort) {
+  LocalModel& model = WithHead(GetParam());
+  const auto requests = Requests(model, 700, 10);
+  const auto plain = RunPlain(SpeculationModels::Get(GetParam().target), requests);
+  RandomTickClock clock;
+  const auto engine = Make(model, HeadOptionsFor(model, 4, 22, 3), clock);
+  ASSERT_NE(engine, nullptr);
+  ExpectAllSame(Run(*engine, requests), plain, "short of pages");
+  ExpectAllSame(Run(*engine, requests), plain, "again");
+}
+
+TEST_P(EngineHeadTest, RightHeadsAreBelieved) {
+  if (!GetParam().is_right) GTEST_SKIP() << "knows nothing";
+  LocalModel& model = WithHead(GetParam());
+  for (const float temperature : {0.0f, 1.0f}) {
+    RandomTickClock clock;
+    const auto engine = Make(model, HeadOptionsFor(model, 2, 200, 1), clock);
+    std::vector<api::GenerationRequest> requests(2);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      requests[i].has_tokens = true;
+      requests[i].tokens = {5, 9, static_cast<int32_t>(20 + i)};
+      requests[i].max_tokens = 120;
+      requests[i].sampling.temperature = temperature;
+      requests[i].sampling.seed = 7 + i;
+      requests[i].ignore_end_of_text = true;
+    }
+    Run(*engine, requests);
+    const auto& counted = Counted(*engine, model);
+    ASSERT_GT(counted.drafted_at[0], 20);
+    // The head's law is the target's but for rounding to 8 bits; Medusa's is where the tokens between are the likely ones.
+    const bool medusa = model.head()->recipe().method == model::HeadMethod::kMedusa;
+    const double floor = temperature == 0 ? 0.99 : medusa ? 0.3 : 0.8;
+    EXPECT_GE(static_cast<double>(counted.accepted_at[0]), floor * static_cast<double>(counted.drafted_at[0]));
+    EXPECT_GE(static_cast<double>(counted.accepted_at[1]), floor * floor * static_cast<double>(counted.drafted_at[1]));
+  }
+}
+
+Result<std::unique_ptr<LocalModel>> OpenChecked(const std::string& target, const std::string& head,
+                                                const std::function<void(LocalModelOptions&)>& change = {}) {
+  TinyFolder folder(target);
+  LocalModelOptions options = {.path = folder.path(), .n_threads = 2};
+  options.head.path = std::string(SURETY_TESTDATA) + head;
+  options.head_check.n_tokens = 120;
+  if (change) change(options);
+  return LocalModel::Open(FileSystem::Real(), options, [](const model::LoadProgress&) { return true; });
+}
+
+TEST(HeadCheckTest, RightHeadsPassWithTheMeasuredShare) {
+  for (const char* head : {"/heads/markov/eagle1", "/heads/markov/eagle3", "/heads/markov/medusa"}) {
+    const auto opened = OpenChecked("/heads/markov/target", head);
+    ASSERT_TRUE(opened.has_value()) << opened.error().ToString();
+    EXPECT_GE((*opened)->head_acceptance(), 0.97) << head;
+  }
+}
+
+TEST(HeadCheckTest, HeadsBelowTheFloorAreRefusedWithTheFigure) {
+  const auto random = OpenChecked("/tiny/llama", "/heads/eagle1");
+  ASSERT_FALSE(random.has_value());
+  EXPECT_EQ(random.error().code(), StatusCode::kFailedPrecondition);
+  for (const char* part : {"/heads/eagle1'", "120 tokens", "below the floor of 35.0 %", "EAGLE-1/2"}) {
+    EXPECT_NE(random.error().message().find(part), std::string::npos) << part << ": " << random.error().message();
+  }
+  // A floor of 0 tries nothing.
+  const auto untried = OpenChecked("/tiny/llama", "/heads/eagle1", [](auto& o) { o.head_check.floor = 0; });
+  ASSERT_TRUE(untried.has_value());
+  EXPECT_LT((*untried)->head_acceptance(), 0);
+}
+
+TEST(HeadCheckTest, ANeighbouringRecipeThatIsBetterIsNamed) {
+  const auto flipped = OpenChecked("/heads/markov/target", "/heads/markov/eagle3",
+                                   [](auto& o) { o.head.norm_before_residual = false; });
+  ASSERT_FALSE(flipped.has_value());
+  EXPECT_NE(flipped.error().message().find("with norm_before_residual true it would be 9"), std::string::npos)
+      << flipped.error().message();
+}
+
+TEST(HeadCheckTest, AHeadAndADraftModelExcludeEachOther) {
+  const auto both = OpenChecked("/tiny/llama", "/heads/eagle1",
+                                [](auto& o) { o.draft_path = std::string(SURETY_TESTDATA) + "/gguf/tiny-llama-q8_0.gguf"; });
+  ASSERT_FALSE(both.has_value());
+  EXPECT_EQ(both.error().code(), StatusCode::kInvalidArgument);
+}
+
+INSTANTIATE_TEST_SUITE_P(Heads, EngineHeadTest, ::testing::ValuesIn(kHeadCases),
+                         [](const auto& info) { return HeadCaseName(info.param); });
+
+}  // namespace
+}  // namespace surety::engine
