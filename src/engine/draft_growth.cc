@@ -198,7 +198,9 @@ void DraftModel::AddCandidates(DraftGrowth& growth) {
 
 // A row for a node of the frontier, in the pages of its parent or, where these have been taken on, in ones of its own.
 bool DraftModel::AddNode(DraftGrowth& growth, int node) {
-  if (drafter_->n_logit_rows() == drafter_->max_logit_rows() || drafter_->n_rows() == drafter_->max_rows()) return false;
+  if (drafter_->n_logit_rows() == drafter_->max_logit_rows() || drafter_->n_rows() == drafter_->max_rows()) {
+    return false;
+  }
   const auto own_pages = TableOf(*growth.wish.sequence, *growth.state);
   const int parent = growth.tree().parent(node), position = growth.n_text() - 1 + growth.tree().depth(node);
   int8_t table = growth.table[static_cast<size_t>(parent)];

@@ -37,7 +37,8 @@ int64_t DraftModel::PoolBytes(const LocalModel& target, const KvLayout& layout, 
   if (target.draft_vocabulary()->identical()) return 0;
   const KvLayout own = DraftLayout(*target.draft(), layout);
   const int64_t context = std::min(context_tokens, target.draft()->config().max_context);
-  return ((context + own.page_tokens - 1) / own.page_tokens * max_sequences + kOwnBranchPages) * own.PageStrideBytes();
+  const int64_t pages_of_one = (context + own.page_tokens - 1) / own.page_tokens;
+  return (pages_of_one * max_sequences + kOwnBranchPages) * own.PageStrideBytes();
 }
 
 DraftModel::DraftModel(LocalModel& target, kv::PagePool& pool, int context_tokens)
@@ -69,14 +70,16 @@ Result<std::unique_ptr<DraftModel>> DraftModel::Make(LocalModel& target, kv::Pag
     made->notes_.resize(static_cast<size_t>(pool.n_pages()));
   } else {
     const int pages_of_one = (context + layout.page_tokens - 1) / layout.page_tokens;
-    const int64_t needed = PoolBytes(target, pool.layout(), max_sequences, context), available = AvailableMemoryBytes();
+    const int64_t needed = PoolBytes(target, pool.layout(), max_sequences, context);
+    const int64_t available = AvailableMemoryBytes();
     if (available >= 0 && needed > available) {
       return Error(ResourceExhaustedError("the KV cache of the draft model '" + path + "' takes " +
                                           std::to_string(needed >> 20) + " MiB, but only " +
                                           std::to_string(available >> 20) +
                                           " MiB of memory are available; use a shorter context or fewer sequences"));
     }
-    SURETY_ASSIGN_OR_RETURN(made->own_pool_, kv::PagePool::Make(layout, pages_of_one * max_sequences + kOwnBranchPages));
+    SURETY_ASSIGN_OR_RETURN(made->own_pool_,
+                            kv::PagePool::Make(layout, pages_of_one * max_sequences + kOwnBranchPages));
     view = made->own_pool_->view();
   }
   SURETY_ASSIGN_OR_RETURN(made->drafter_,

@@ -19,6 +19,7 @@
 // probabilities.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -104,7 +105,7 @@ class DraftModel final : public Drafter {
   void AddCandidates(DraftGrowth& growth);
   void Finish(DraftGrowth& growth);
 
-  static int DepthClass(int depth) { return depth < spec::AcceptanceTable::kClasses ? depth : spec::AcceptanceTable::kClasses - 1; }
+  static int DepthClass(int depth) { return std::min(depth, spec::AcceptanceTable::kClasses - 1); }
   static constexpr int kMaxRows = 256;  // of a step of the draft: how much is caught up on at once
   static constexpr int kMaxFrontier = 32;   // rows of a level beyond one a sequence
   static constexpr int kOwnBranchPages = 64;

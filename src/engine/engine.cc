@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/committed_rows.h"
 #include "engine/draft_model.h"
 #include "engine/executor.h"
 #include "engine/head_drafter.h"
+#include "engine/model_costs.h"
 #include "engine/page_keeper.h"
 #include "engine/scheduler.h"
 #include "engine/step_log.h"
@@ -44,18 +46,6 @@ Sha256Digest DigestOf(const LocalModel& model, const EngineOptions& options) {
   return Sha256Of(std::as_bytes(std::span(both)));
 }
 
-// Attended tokens whose scores and values cost as many multiply-adds as one row of the weight matrices.
-double AttendedPerRow(const model::Model& model) {
-  const model::ModelConfig& config = model.config();
-  const double macs = 2.0 * config.n_heads * config.head_dim * config.n_layers;
-  return std::max(1.0, static_cast<double>(model.macs_per_row()) / std::max(1.0, macs));
-}
-
-// What a token of context is to attention, of what a row is to the weights: in bytes that are read.
-double ContextShare(const LocalModel& model, const KvLayout& layout) {
-  return layout.BytesPerToken() / static_cast<double>(std::max<int64_t>(1, model.model().bytes_per_decoded_token()));
-}
-
 void TakeText(ToolCallText piece, api::Event& event) {
   event.text += piece.text;
   event.tool_calls.insert(event.tool_calls.end(), std::make_move_iterator(piece.calls.begin()),
@@ -70,7 +60,7 @@ class EngineImpl final : public Engine {
       : model_(model), options_(options), clock_(clock), pool_(std::move(pool)), executor_(std::move(executor)),
         keeper_(std::move(keeper)), secret_(std::move(secret)), digest_(DigestOf(model, options)),
         speculator_(options.speculation, model.tokenizer(), std::move(drafters),
-                    ContextShare(model, pool_->layout())),
+                    ContextShare(model.model(), pool_->layout())),
         scheduler_(SchedulerOptionsOf(options), *pool_, *keeper_, AttendedPerRow(model.model())),
         shapes_(model.tokenizer(), model.chat_template() != nullptr ? model.source().chat_template() : std::string()),
         picker_(model.executor(), model.tokenizer().vocab_size(), EndIds(model.tokenizer())) {
@@ -89,6 +79,7 @@ class EngineImpl final : public Engine {
   }
 
   void Forget(uint64_t conversation) override { keeper_->Forget(conversation); }
+  void AddDrafter(std::unique_ptr<Drafter> drafter) override { speculator_.Add(std::move(drafter)); }
   bool idle() const override { return scheduler_.idle() && cancelled_.empty(); }
   Status Step(std::vector<api::Event>& events) override;
 
@@ -121,8 +112,6 @@ class EngineImpl final : public Engine {
   void AddJobs(Sequence& sequence, int logit_row, int n_drafted);
   bool Commit(PickJob& job, int64_t now, std::vector<api::Event>& events);
   void TakeOverBranch(Sequence& sequence, const std::vector<int>& path);
-  void NoteRows(Sequence& sequence, const SequenceStep& step);
-  void NoteDraftedRow(const Sequence& sequence, int node);
   bool CommitToken(PickJob& job, size_t i, int64_t now, std::vector<api::Event>& events);
   void Finish(Sequence& sequence, api::FinishReason reason, api::Event event, std::vector<api::Event>& events);
   void Count(int64_t nanos);
@@ -144,7 +133,7 @@ class EngineImpl final : public Engine {
   StepPlan plan_;
   StepLog log_{kLoggedSteps};
   std::vector<PickJob> jobs_;
-  std::vector<CommittedRows> committed_;  // of the step at hand, where a drafter reads the target's hidden states
+  CommittedRowsList committed_;
   std::vector<std::vector<float>> fork_logits_;  // of the choices after the first, for their first token
   std::vector<api::RequestId> cancelled_, started_;
   std::atomic<api::RequestId> next_id_{1};
@@ -278,11 +267,11 @@ Status EngineImpl::Step(std::vector<api::Event>& events) {
   const int64_t computed = clock_.NowNanos();
   jobs_.clear();
   fork_logits_.clear();
-  committed_.clear();
+  committed_.Begin(speculator_.wants_taps());
   int logit_row = 0;
   for (size_t i = 0; i < planned.size(); ++i) {
     const SequenceStep& step = plan_.sequences[i];
-    NoteRows(*planned[i], step);
+    committed_.Note(*planned[i], step);
     CommitRows(*planned[i], step.n_rows - step.n_drafted);
     TakePromptLogprobs(*planned[i], step, logit_row);
     logit_row += step.n_logits;
@@ -294,11 +283,9 @@ Status EngineImpl::Step(std::vector<api::Event>& events) {
   Count(now - start);
   for (PickJob& job : jobs_) {
     const Sequence* sequence = job.sequence;
-    if (Commit(job, now, events)) {
-      std::erase_if(committed_, [&](const CommittedRows& rows) { return rows.sequence == sequence; });
-    }
+    if (Commit(job, now, events)) committed_.Drop(sequence);
   }
-  speculator_.AfterStep(committed_, executor_->taps());
+  speculator_.AfterStep(committed_.Final(), executor_->taps());
   if (plan_.n_rows() == plan_.n_decode_rows) speculator_.NoteStep(plan_.n_rows(), plan_.n_decodes, now - drafted);
   Log(start, drafted, plan_end, computed, now, n_running);
   return OkStatus();
@@ -367,33 +354,10 @@ void EngineImpl::AddJobs(Sequence& sequence, int logit_row, int n_drafted) {
     fork->n_high_water = sequence.n_computed;
     fork_logits_.emplace_back(logits.begin(), logits.end());
     jobs_.emplace_back(fork.get(), fork_logits_.back());
-    if (speculator_.wants_taps() && fork->n_computed == sequence.n_computed) {
-      const auto rows = std::find_if(committed_.begin(), committed_.end(),
-                                     [&](const CommittedRows& r) { return r.sequence == &sequence; });
-      committed_.push_back({fork.get(), fork->n_computed - 1, {rows->rows.back()}});
-    }
+    committed_.NoteFork(sequence, *fork);
     state.choices[i] = std::move(fork);
     scheduler_.EnqueueFork(state.choices[i].get());
   }
-}
-
-// Which rows of the step are the sequence's, without those of its draft.
-void EngineImpl::NoteRows(Sequence& sequence, const SequenceStep& step) {
-  if (!speculator_.wants_taps()) return;
-  CommittedRows& rows = committed_.emplace_back();
-  rows.sequence = &sequence;
-  rows.first_position = step.first_position;
-  for (int i = 0; i < step.n_rows - step.n_drafted; ++i) rows.rows.push_back(step.first_row + i);
-}
-
-// A node of its draft is a part of the sequence now: its row is as far behind the root's as its number says.
-void EngineImpl::NoteDraftedRow(const Sequence& sequence, int node) {
-  const auto rows = std::find_if(committed_.begin(), committed_.end(),
-                                 [&](const CommittedRows& r) { return r.sequence == &sequence; });
-  if (rows == committed_.end()) return;
-  const int root = rows->rows.front() + (sequence.n_computed - 1 - sequence.draft.tree.depth(node) -
-                                         rows->first_position);
-  rows->rows.push_back(root + node);
 }
 
 // Where the accepted nodes lie on a further branch of the tree, their keys and values are copied to the sequence's own
@@ -419,7 +383,7 @@ bool EngineImpl::Commit(PickJob& job, int64_t now, std::vector<api::Event>& even
   for (size_t i = 0; i < job.tokens.size(); ++i) {
     if (i > 0) {
       CommitRows(sequence, 1);
-      NoteDraftedRow(sequence, job.path[i - 1]);
+      committed_.NoteDrafted(sequence, job.path[i - 1]);
     }
     if (i < job.path.size()) speculator_.NoteAccepted(sequence, job.path[i]);
     if (CommitToken(job, i, now, events)) return true;

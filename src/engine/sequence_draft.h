@@ -1,8 +1,8 @@
 // The tokens that a step verifies for one sequence beyond the one it computes anyway, and where their keys and values
 // go.
 //
-// Rows: the sequence's rows of the step are those that it has anyway, the last of which is the root's, then one for each
-// node, in preorder: node n's row is n behind the root's. The first branch lies in the sequence's own pages, each
+// Rows: the sequence's rows of the step are those that it has anyway, the last of which is the root's, then one for
+// each node, in preorder: node n's row is n behind the root's. The first branch lies in the sequence's own pages, each
 // further one (DraftTree::BeginsBranch) in a table of its own.
 // Threads: the engine thread. Owns: the branches' pages, which go back with Clear.
 #pragma once
@@ -35,8 +35,8 @@ struct SequenceDraft {
   int max_depth() const;
   void Clear() { Clear(tree.token(0)); }
   void Clear(int32_t root);
-  // The first `n_nodes` nodes are left, of them those that are at most `depth` deep. Precondition: no branch has a table.
-  // What goes does not depend on any token.
+  // The first `n_nodes` nodes are left, of them those that are at most `depth` deep; what goes does not depend on any
+  // token. Precondition: no branch has a table.
   void Cut(int n_nodes, int depth);
   // Takes over the nodes in `keep` of a tree, as spec::ArrangeTree does. The arguments are not this draft's own.
   void Take(const SequenceDraft& from, uint64_t keep, bool by_confidence);

@@ -78,8 +78,8 @@ Status SpeculationOptions::Validate() const {
     return InvalidArgumentError("max_draft_rows is " + std::to_string(max_draft_rows) + ", but must be from 0 to 1024");
   }
   if (max_branches < 1 || max_branches > kMostNodes) {
-    return InvalidArgumentError("max_branches is " + std::to_string(max_branches) + ", but must be from 1 (chains) to " +
-                                std::to_string(kMostNodes));
+    return InvalidArgumentError("max_branches is " + std::to_string(max_branches) +
+                                ", but must be from 1 (chains) to " + std::to_string(kMostNodes));
   }
   if (store.tokens_per_scope < 0 || store.max_scopes < 0) {
     return InvalidArgumentError("the store of earlier answers cannot hold a negative number of tokens or scopes");
@@ -90,15 +90,17 @@ Status SpeculationOptions::Validate() const {
 Speculator::Speculator(const SpeculationOptions& options, const model::Tokenizer& tokenizer,
                        std::vector<std::unique_ptr<Drafter>> drafters, double context_share)
     : options_(options), branch_cost_(context_share) {
-  drafters_.push_back(std::make_unique<ForcedDrafter>(tokenizer));
+  Add(std::make_unique<ForcedDrafter>(tokenizer));
   auto lookup = std::make_unique<LookupDrafter>(options.store);
   lookup_ = lookup.get();
-  drafters_.push_back(std::move(lookup));
-  for (auto& drafter : drafters) {
-    wants_taps_ |= drafter->wants_taps();
-    drafters_.push_back(std::move(drafter));
-  }
-  n_steps_unasked_.assign(drafters_.size(), 0);
+  Add(std::move(lookup));
+  for (auto& drafter : drafters) Add(std::move(drafter));
+}
+
+void Speculator::Add(std::unique_ptr<Drafter> drafter) {
+  wants_taps_ |= drafter->wants_taps();
+  drafters_.push_back(std::move(drafter));
+  n_steps_unasked_.push_back(0);
 }
 
 bool Speculator::MayDraft(const Sequence& sequence) const {
@@ -325,16 +327,14 @@ void Speculator::NoteDrafted(Sequence& sequence) {
   ++counters_.passes;
   const SequenceDraft& draft = sequence.draft;
   sequence.n_drafted += draft.n_nodes();
-  std::array<bool, kDraftMethods> is_in{};
   for (int n = 1; n <= draft.n_nodes(); ++n) {
-    const auto index = static_cast<size_t>(draft.methods[static_cast<size_t>(n)]);
-    is_in[index] = true;
-    SpeculationCounters::Method& method = counters_.methods[index];
+    SpeculationCounters::Method& method =
+        counters_.methods[static_cast<size_t>(draft.methods[static_cast<size_t>(n)])];
+    method.n_drafts += n == 1 ? 1 : 0;
     ++method.draft_tokens;
     ++method.drafted_at[SpeculationCounters::PositionOf(draft.tree.depth(n) - 1)];
     ++method.drafted_rank[SpeculationCounters::RankOf(draft.RankOf(n))];
   }
-  for (size_t i = 0; i < is_in.size(); ++i) counters_.methods[i].n_drafts += is_in[i] ? 1 : 0;
   counters_.branches += static_cast<int64_t>(draft.branches.size());
   branch_units_in_step_ += static_cast<double>(draft.branches.size()) * branch_cost_.Unit(sequence.n_tokens());
 }

@@ -49,7 +49,7 @@ struct SpeculationCounters {
   static size_t PositionOf(int place) { return static_cast<size_t>(place < kPositions ? place : kPositions - 1); }
   static size_t RankOf(int rank) { return static_cast<size_t>(rank < kRanks ? rank : kRanks - 1); }
   struct Method {
-    int64_t n_drafts = 0;        // drafts that a step verified, with nodes of this method
+    int64_t n_drafts = 0;        // drafts that a step verified whose first node is this method's
     int64_t draft_tokens = 0;
     int64_t accepted_tokens = 0;
     std::array<int64_t, kPositions> drafted_at{}, accepted_at{};    // by depth in the draft, from 0
@@ -77,6 +77,8 @@ class Speculator {
   // `drafters`: beyond lookup and what grammars force. The tokenizer outlives this. `context_share`: spec::BranchCost.
   Speculator(const SpeculationOptions& options, const model::Tokenizer& tokenizer,
              std::vector<std::unique_ptr<Drafter>> drafters, double context_share);
+
+  void Add(std::unique_ptr<Drafter> drafter);
 
   // Sets `draft` of each running sequence that decodes; empty where none pays.
   void Plan(std::span<Sequence* const> running, kv::PrefixCache& cache, int64_t now_ns, DraftPages& pages);

@@ -1,5 +1,5 @@
-// The pages of one branch of a draft tree: those of the path that it leaves, as far as they are whole, and from there on
-// pages of its own, which go back when the branch does.
+// The pages of one branch of a draft tree: those of the path that it leaves, as far as they are whole, and from there
+// on pages of its own, which go back when the branch does.
 //
 // Threads: the engine thread. Owns: its own pages. The others are held by the sequence and by the branch it left, which
 // outlive it.

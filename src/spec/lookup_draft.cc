@@ -78,9 +78,10 @@ void LookupDraft::FindAlternatives(const MatchIndex& source) {
   const int n = source.FindEach(index_.tokens(), matches);
   for (const MatchIndex::Match& match : std::span(matches).first(static_cast<size_t>(n))) {
     const int32_t token = source.tokens()[static_cast<size_t>(match.next)];
-    const auto known = std::find_if(alternatives_.begin(), alternatives_.begin() + static_cast<int64_t>(n_alternatives_),
-                                    [&](const Alternative& other) { return other.token == token; });
-    if (token == proposal_[cursor_] || known != alternatives_.begin() + static_cast<int64_t>(n_alternatives_)) continue;
+    const auto found = std::span(alternatives_).first(n_alternatives_);
+    const bool is_known =
+        std::any_of(found.begin(), found.end(), [&](const Alternative& other) { return other.token == token; });
+    if (token == proposal_[cursor_] || is_known) continue;
     size_t at = std::min(n_alternatives_, static_cast<size_t>(kMaxAlternatives - 1));
     if (n_alternatives_ == kMaxAlternatives && alternatives_[at].match_length >= match.length) continue;
     n_alternatives_ = std::min(n_alternatives_ + 1, static_cast<size_t>(kMaxAlternatives));
