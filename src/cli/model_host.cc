@@ -10,16 +10,14 @@
 #include "cli/progress.h"
 #include "engine/draft_model.h"
 #include "engine/embedding_backend.h"
-#include "engine/head_drafter.h"
+#include "engine/make_drafters.h"
 
 namespace surety::cli {
 
 int64_t ModelHost::KvBytesFor(const engine::LocalModel& model) const {
   if (options_.kv_memory_bytes > 0) return options_.kv_memory_bytes;
   const engine::EngineOptions& e = options_.backend.engine;
-  KvLayout layout = model.config().KvLayoutFor(e.kv_type, e.page_tokens);
-  if (model.draft() != nullptr) layout = engine::DraftModel::LayoutWith(model, layout);
-  if (model.head() != nullptr) layout = engine::HeadDrafter::LayoutWith(model, layout);
+  const KvLayout layout = engine::LayoutWithDrafts(model, model.config().KvLayoutFor(e.kv_type, e.page_tokens));
   const int64_t context = std::min(e.context_tokens, model.config().max_context);
   const int64_t one = (context + e.page_tokens - 1) / e.page_tokens * layout.PageStrideBytes();
   // Room for the prefix cache beside what runs.
@@ -40,8 +38,9 @@ Status ModelHost::CheckBudget(int64_t needed, const std::string& name) const {
 Result<std::unique_ptr<api::Backend>> ModelHost::Open(OpenedModel opened, const std::string& name) {
   const engine::LocalModel* draft = opened.local->draft();
   const model::DraftHead* head = opened.local->head();
-  const int64_t weights = opened.local->model().weight_bytes() + (draft == nullptr ? 0 : draft->model().weight_bytes()) +
-                          (head == nullptr ? 0 : head->weight_bytes());
+  const int64_t drafting = (draft == nullptr ? 0 : draft->model().weight_bytes()) +
+                           (head == nullptr ? 0 : head->weight_bytes());
+  const int64_t weights = opened.local->model().weight_bytes() + drafting;
   const std::string digest = KnownDigest(opened.path);
   if (opened.local->config().encoder) {
     SURETY_RETURN_IF_ERROR(CheckBudget(weights, name));

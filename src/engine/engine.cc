@@ -8,9 +8,8 @@
 
 #include "base/check.h"
 #include "engine/committed_rows.h"
-#include "engine/draft_model.h"
 #include "engine/executor.h"
-#include "engine/head_drafter.h"
+#include "engine/make_drafters.h"
 #include "engine/model_costs.h"
 #include "engine/page_keeper.h"
 #include "engine/scheduler.h"
@@ -571,28 +570,18 @@ Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOpti
   EngineOptions in_force = options;
   in_force.context_tokens = std::min(options.context_tokens, model.config().max_context);
   in_force.max_prompt_logprob_rows = std::min(options.max_prompt_logprob_rows, options.max_rows);
-  KvLayout layout = model.config().KvLayoutFor(options.kv_type, options.page_tokens);
-  if (model.draft() != nullptr) layout = DraftModel::LayoutWith(model, layout);
-  if (model.head() != nullptr) layout = HeadDrafter::LayoutWith(model, layout);
+  const bool drafts = options.speculation.max_draft_tokens > 0;
+  const KvLayout layout =
+      LayoutWithDrafts(model, model.config().KvLayoutFor(options.kv_type, options.page_tokens));
   SURETY_RETURN_IF_ERROR(layout.Validate());
   SURETY_ASSIGN_OR_RETURN(const int n_pages, PagesFor(in_force, layout));
   SURETY_ASSIGN_OR_RETURN(auto pool, kv::PagePool::Make(layout, n_pages));
-  const bool has_head = model.head() != nullptr && options.speculation.max_draft_tokens > 0;
-  SURETY_RETURN_IF_ERROR(model.model().SetTaps(has_head ? model.head()->recipe().taps : std::vector<model::HiddenTap>()));
+  SURETY_RETURN_IF_ERROR(KeepHiddenStates(model, drafts));
   SURETY_RETURN_IF_ERROR(model.model().Reserve(options.max_rows, in_force.context_tokens));
   SURETY_ASSIGN_OR_RETURN(auto executor, MakeModelExecutor(model.model(), model.ops(), pool->view(),
                                                            in_force.max_logit_rows(), options.max_rows));
-  std::vector<std::unique_ptr<Drafter>> drafters;
-  if (model.draft() != nullptr) {
-    SURETY_ASSIGN_OR_RETURN(auto drafter, DraftModel::Make(model, *pool, options.max_sequences,
-                                                           in_force.context_tokens));
-    drafters.push_back(std::move(drafter));
-  }
-  if (has_head) {
-    SURETY_ASSIGN_OR_RETURN(auto drafter, HeadDrafter::Make(model, *pool, options.max_sequences,
-                                                            in_force.context_tokens));
-    drafters.push_back(std::move(drafter));
-  }
+  SURETY_ASSIGN_OR_RETURN(auto drafters, MakeDrafters(model, *pool, options.max_sequences, in_force.context_tokens,
+                                                      drafts));
   SURETY_ASSIGN_OR_RETURN(kv::ScopeSecret secret, kv::ScopeSecret::Random());
   PageKeeperOptions keeper_options;
   keeper_options.policy = options.cache_policy;

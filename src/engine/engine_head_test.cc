@@ -1,5 +1,6 @@
 // Draft heads in the engine: no answer changes, right heads are believed, pages are given back.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 
@@ -129,7 +130,7 @@ TEST_P(EngineHeadTest, RightHeadsAreBelieved) {
     Run(*engine, requests);
     const auto& counted = Counted(*engine, model);
     ASSERT_GT(counted.drafted_at[0], 10);
-    // The head's law is the target's but for rounding to 8 bits; Medusa's is where the tokens between are the likely ones.
+    // The head's law is the target's but for rounding to 8 bits; Medusa's where the tokens between are the likely ones.
     const bool medusa = model.head()->recipe().method == model::HeadMethod::kMedusa;
     const double floor = temperature == 0 ? 0.99 : medusa ? 0.3 : 0.8;
     EXPECT_GE(static_cast<double>(counted.accepted_at[0]), floor * static_cast<double>(counted.drafted_at[0]));
@@ -177,10 +178,66 @@ TEST(HeadCheckTest, ANeighbouringRecipeThatIsBetterIsNamed) {
 }
 
 TEST(HeadCheckTest, AHeadAndADraftModelExcludeEachOther) {
-  const auto both = OpenChecked("/tiny/llama", "/heads/eagle1",
-                                [](auto& o) { o.draft_path = std::string(SURETY_TESTDATA) + "/gguf/tiny-llama-q8_0.gguf"; });
+  const std::string draft = std::string(SURETY_TESTDATA) + "/gguf/tiny-llama-q8_0.gguf";
+  const auto both = OpenChecked("/tiny/llama", "/heads/eagle1", [&](auto& o) { o.draft_path = draft; });
   ASSERT_FALSE(both.has_value());
   EXPECT_EQ(both.error().code(), StatusCode::kInvalidArgument);
+}
+
+// Under rejection a head's choices are one-hot. The law of each token of the Markov target is known from its weights:
+// each draw's probability depends on the token before alone, so frequencies are compared with it.
+TEST_P(EngineHeadTest, RejectionKeepsTheLaw) {
+  if (!GetParam().is_right) GTEST_SKIP() << "the target's law is not known in closed form";
+  LocalModel& model = WithHead(GetParam());
+  constexpr int kFirst = 17, kTokens = 4;
+  // Truth without any draft: the next token's frequencies at each place, by plain sampling with other seeds.
+  const auto run = [&](bool drafts, uint64_t seed0, int n) {
+    RandomTickClock clock;
+    EngineOptions options = HeadOptionsFor(model, 8, 200, 3);
+    if (!drafts) options.speculation.max_draft_tokens = 0;
+    const auto engine = Make(model, options, clock);
+    std::vector<api::GenerationRequest> requests(static_cast<size_t>(n));
+    for (size_t i = 0; i < requests.size(); ++i) {
+      requests[i].has_tokens = true;
+      requests[i].tokens = {5, kFirst};
+      requests[i].max_tokens = kTokens + 1;
+      requests[i].sampling.temperature = 1.0f;
+      requests[i].sampling.top_k = 5;
+      requests[i].sampling.seed = seed0 + i;
+      requests[i].ignore_end_of_text = true;
+      requests[i].verification = api::Verification::kRejection;
+    }
+    std::vector<SeenAnswer> answers = Run(*engine, requests);
+    if (drafts) {
+      EXPECT_GT(Counted(*engine, model).accepted_tokens, n / 4);
+    }
+    return answers;
+  };
+  constexpr int n = 1500;
+  const auto with = run(true, 1'000'000, n), without = run(false, 5'000'000, n);
+  for (int place = 0; place < kTokens; ++place) {
+    std::map<int32_t, std::pair<double, double>> counts;
+    for (const SeenAnswer& answer : with) ++counts[answer.tokens[static_cast<size_t>(place)]].first;
+    for (const SeenAnswer& answer : without) ++counts[answer.tokens[static_cast<size_t>(place)]].second;
+    // Two samples of one law: chi-square over tokens seen often, the rest taken together.
+    double statistic = 0, rest_with = 0, rest_without = 0;
+    int degrees = 0;
+    for (const auto& [token, pair] : counts) {
+      if (pair.first + pair.second < 20) {
+        rest_with += pair.first;
+        rest_without += pair.second;
+        continue;
+      }
+      statistic += (pair.first - pair.second) * (pair.first - pair.second) / (pair.first + pair.second);
+      ++degrees;
+    }
+    if (rest_with + rest_without > 0) {
+      statistic += (rest_with - rest_without) * (rest_with - rest_without) / (rest_with + rest_without);
+      ++degrees;
+    }
+    // Beyond mean + 5 standard deviations of chi-square: less than once in a hundred thousand.
+    EXPECT_LT(statistic, degrees + 5 * std::sqrt(2.0 * degrees)) << "place " << place;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Heads, EngineHeadTest, ::testing::ValuesIn(kHeadCases),

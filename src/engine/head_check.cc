@@ -22,6 +22,8 @@ constexpr const char* kTrialPrompts[] = {"Explain how a bank decides whether to 
                                          "Write a Python function that checks whether a number is prime.",
                                          "List five ways to save energy at home, with a reason for each."};
 constexpr int kTrialTexts = 4;
+// A neighbouring recipe is named if it knows this share of the tokens more: below it, both may be chance.
+constexpr double kClearlyBetter = 0.05;
 
 int32_t LargestOf(std::span<const float> logits) {
   return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
@@ -241,10 +243,11 @@ std::string PerCent(double share) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " %";
 }
 
-// The best neighbour, if it is better than `share`: ", but with ... it holds ...".
+// The best neighbour, if it is clearly better than `share`: "; with ... it would be ...".
 std::string BetterNeighbour(FileSystem& files, LocalModel& model, HeadTrial& trial, const model::HeadOptions& options,
                             double share) {
   std::string best;
+  share += kClearlyBetter;
   for (const Neighbour& neighbour : NeighboursOf(model.head()->recipe(), options)) {
     const auto ops = kernels::cpu::MakeCpuOps(model.executor(), nullptr);
     auto head = model::LoadDraftHead(files, neighbour.options, {model.source(), model.model()}, *ops);

@@ -1,7 +1,7 @@
-// Does a head draft for this target at all? Heads fail silently where a hidden state is taken one layer off or a norm is
-// left out, so a head is tried when it is loaded: the target writes some text, always its likeliest token, and the head
-// says what follows each token of it from the target's own states. The share that it has right is its acceptance at
-// depth 1 without sampling.
+// Does a head draft for this target at all? Heads fail silently where a hidden state is taken one layer off or a norm
+// is left out, so a head is tried when it is loaded: the target writes some text, always its likeliest token, and the
+// head says what follows each token of it from the target's own states. The share that it has right is its acceptance
+// at depth 1 without sampling.
 //
 // Threads: one. Errors: CheckHead: kFailedPrecondition for a head below the floor, with the measured share, what a
 // neighbouring recipe would give, and the floor; kResourceExhausted.

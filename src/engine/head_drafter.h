@@ -9,7 +9,8 @@
 // asked often; else only their end is, and drafts start with a short context.
 //
 // Under the coupled rule children are the first ones of the race that the target will run, under the head's law with
-// the request's parameters; under rejection the likeliest tokens, chosen without looking at any random number (one-hot).
+// the request's parameters; under rejection the likeliest tokens, chosen without looking at any random number
+// (one-hot).
 //
 // Threads: the engine thread. Owns: working memory, what is kept of sequences. Borrows: the model with its head, the
 // pool. Errors: Make: kResourceExhausted.

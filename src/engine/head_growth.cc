@@ -141,7 +141,7 @@ void HeadDrafter::ChooseFrontier(HeadGrowth& growth, size_t first_new) {
 // on, in ones of its own.
 bool HeadDrafter::AddNodeRow(HeadGrowth& growth, int index) {
   const Sequence& sequence = *growth.wish.sequence;
-  if (static_cast<int>(logit_rows_.size()) == max_logit_rows_ || static_cast<int>(ids_.size()) == max_rows_) return false;
+  if (static_cast<int>(logit_rows_.size()) == max_logit_rows_) return false;  // fewer than max_rows_
   Node& node = growth.nodes[static_cast<size_t>(index)];
   Node& parent = growth.nodes[static_cast<size_t>(node.parent)];
   const int position = sequence.n_tokens() - 1 + node.depth;

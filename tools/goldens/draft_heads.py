@@ -333,8 +333,9 @@ def write_heads(target):
 
 # --- a target whose next token depends on the last one alone, and heads that know it -------------------
 #
-# All its layers add nothing, so its hidden states are the embedding, and its logits are those of a permutation of the
-# tokens with some noise: logits(x) = OUTPUT e_x with OUTPUT[next(x)] = 0.1 e_x. Heads that are right are then few lines.
+# All its layers add nothing, so its hidden states are the embedding, and its logits are those of a
+# permutation of the tokens with some noise: logits(x) = OUTPUT e_x with OUTPUT[next(x)] = 0.1 e_x. Heads
+# that are right are then few lines.
 
 
 def write_markov():
@@ -373,11 +374,12 @@ def write_markov():
         common.save_json(os.path.join(folder, name, "config.json"), head_config)
 
     def layer(inputs, d_ff=16):
-        p = "layers.0."
-        return {p + "self_attn.q_proj.weight": np.zeros((D, inputs)), p + "self_attn.k_proj.weight": np.zeros((D, inputs)),
-                p + "self_attn.v_proj.weight": np.zeros((D, inputs)), p + "self_attn.o_proj.weight": np.zeros((D, D)),
-                p + "mlp.gate_proj.weight": np.zeros((d_ff, D)), p + "mlp.up_proj.weight": np.zeros((d_ff, D)),
-                p + "mlp.down_proj.weight": np.zeros((D, d_ff)), p + "post_attention_layernorm.weight": np.ones(D)}
+        shapes = {"self_attn.q_proj": (D, inputs), "self_attn.k_proj": (D, inputs),
+                  "self_attn.v_proj": (D, inputs), "self_attn.o_proj": (D, D),
+                  "mlp.gate_proj": (d_ff, D), "mlp.up_proj": (d_ff, D), "mlp.down_proj": (D, d_ff)}
+        tensors = {f"layers.0.{name}.weight": np.zeros(shape) for name, shape in shapes.items()}
+        tensors["layers.0.post_attention_layernorm.weight"] = np.ones(D)
+        return tensors
 
     base = dict(model_type="llama", hidden_size=D, intermediate_size=16, num_attention_heads=4, num_key_value_heads=4,
                 num_hidden_layers=1, rms_norm_eps=EPS, hidden_act="silu", vocab_size=V, max_position_embeddings=512)

@@ -60,7 +60,7 @@ class Decoder final : public Model {
   RopeState rope_, rope_local_;
   bool has_local_rope_ = false;
   bool materialised_mla_ = false;
-  int64_t weight_bytes_ = 0;
+  int64_t weight_bytes_ = 0, max_rows_ = 1;
 
   Workspace workspace_;
   BlockSlots slots_;

@@ -197,7 +197,8 @@ TEST_F(HeadFilesTest, LayersAndWidthsMustBeTheTargets) {
   Refused("eagle3", set_layers({0, 1, 0}), {"entering layer 2"}, {.layer_ids_are_outputs = true});
   Refused("eagle3", [](auto& h) { h.config.erase("eagle_config"); }, {"by default: 2, L/2 and L-3", "0 to 1"});
   Refused("eagle3", [](auto&) {}, {"3 hidden states", "1 layers"}, {.entering_layers = {1}});
-  Refused("eagle3_narrow", [](auto& h) { h.config["target_hidden_size"] = 4096; }, {"target_hidden_size", "4096", "64"});
+  Refused("eagle3_narrow", [](auto& h) { h.config["target_hidden_size"] = 4096; },
+          {"target_hidden_size", "4096", "64"});
   Refused("eagle1", [](auto& h) { h.config["hidden_size"] = 128; }, {"hidden_size", "128", "64"});
   Refused("eagle1", [](auto& h) { h.config["num_hidden_layers"] = 2; }, {"num_hidden_layers", "2", "1 layer"});
   Refused("eagle1", [](auto& h) { h.config["num_key_value_heads"] = 3; }, {"num_key_value_heads", "3", "4"});
