@@ -17,7 +17,7 @@ TEST(ModelOptionsTest, ModelIsNamedAfterTheLastPartOfItsPath) {
 }
 
 TEST(ModelOptionsTest, FlagsOfSpeculationBecomeOptionsThatTheEngineTakes) {
-  for (int draft_max = 0; draft_max <= 64; ++draft_max) {
+  for (int draft_max = 0; draft_max <= 63; ++draft_max) {
     SpeculationFlags flags;
     flags.draft_max = draft_max;
     ASSERT_TRUE(flags.Validate().ok());
@@ -36,7 +36,7 @@ TEST(ModelOptionsTest, FaultsOfSpeculationNameTheFlag) {
   SpeculationFlags flags;
   flags.speculate = "on";
   EXPECT_NE(flags.Validate().message().find("--speculate: 'on'"), std::string::npos);
-  for (const int draft_max : {-1, 65}) {
+  for (const int draft_max : {-1, 64}) {
     flags = SpeculationFlags();
     flags.draft_max = draft_max;
     EXPECT_NE(flags.Validate().message().find("--draft-max"), std::string::npos);

@@ -25,7 +25,7 @@ struct SequenceDraft {
 
   spec::DraftTree tree;  // in preorder
   std::array<DraftMethod, spec::DraftTree::kMaxNodes> methods{};  // by node: who proposed it
-  uint64_t blind = 0;    // bit n: the choice of node n cannot have known the random numbers of its position
+  uint64_t blind = 0;    // bit n: node n was chosen, and cannot have known the random numbers of its position
   spec::ProposalKind kind = spec::ProposalKind::kOneHot;
   std::vector<Law> laws;  // by node, of its children; empty for kOneHot
   std::vector<kv::BranchTable> branches;  // after the first, in order

@@ -63,7 +63,8 @@ void Merge(const DraftProposal& proposal, DraftMethod method, SequenceDraft& dra
     place[static_cast<size_t>(n)] = node;
     if (node < n_before) continue;
     draft.methods[static_cast<size_t>(node)] = method;
-    if (proposal.is_blind) draft.blind |= uint64_t{1} << node;
+    // What was drawn from a law holds as often as that law is like the target's, not as often as the target says.
+    if (proposal.is_blind && proposal.kind == ProposalKind::kOneHot) draft.blind |= uint64_t{1} << node;
   }
 }
 

@@ -188,5 +188,55 @@ TEST(LookupDraftTest, ScoresAreFadingAveragesOfWhatCame) {
   EXPECT_NEAR(later.Acceptance(50), all[7], 1e-12);
 }
 
+TEST(LookupDraftTest, PlacesThatWentOnDifferentlyBecomeBranches) {
+  RankedAcceptance shared = LookupDraft::Prior();
+  LookupDraft draft(shared);
+  //                  three agree here         two here        and two here, earlier
+  draft.Read(Tokens{1, 2, 70, 71, 0, 9, 1, 2, 60, 61, 62, 8, 1, 2, 50, 51, 5, 9, 1, 2});
+  MatchIndex elsewhere;
+  for (const int32_t token : {9, 9, 1, 2, 40, 41}) elsewhere.Append(token);
+  DraftTree tree(2);
+  draft.ProposeTree(&elsewhere, {40, 6, 4}, tree);
+  // The main proposal is the longest match's; the others follow by the length of theirs.
+  std::vector<int32_t> first;
+  for (const int child : tree.children(0)) first.push_back(tree.token(child));
+  EXPECT_EQ(first, (Tokens{60, 40, 50, 70}));
+  EXPECT_TRUE(draft.from_elsewhere());
+  const int main = tree.FindChild(0, 60), other = tree.FindChild(0, 50);
+  EXPECT_EQ(tree.token(*tree.children(main).begin()), 61);
+  EXPECT_EQ(tree.token(*tree.children(other).begin()), 51);
+  EXPECT_LT(tree.confidence(other), tree.confidence(main));
+  // What a branch holds is learned by its rank: the second alternative was right.
+  const double before = shared.Of(2, LookupDraft::ClassOf(2)), first_before = shared.Of(0, LookupDraft::ClassOf(3));
+  draft.Observe(50);
+  EXPECT_NEAR(shared.Of(2, LookupDraft::ClassOf(2)), before * 63 / 64 + 1.0 / 64, 1e-12);
+  EXPECT_NEAR(shared.Of(0, LookupDraft::ClassOf(3)), first_before * 63 / 64, 1e-12);
+  // Chains alone, and few nodes.
+  DraftTree chain(2);
+  LookupDraft again(shared);
+  again.Read(Tokens{1, 2, 70, 71, 0, 9, 1, 2, 60, 61, 62, 8, 1, 2});
+  again.ProposeTree(nullptr, {40, 6, 1}, chain);
+  EXPECT_TRUE(chain.IsChain());
+  EXPECT_EQ(chain.size(), 7);
+  DraftTree small(2);
+  again.ProposeTree(nullptr, {3, 6, 4}, small);
+  EXPECT_LE(small.size(), 4);
+}
+
+TEST(LookupDraftTest, ALongMatchHasNoAlternatives) {
+  RankedAcceptance shared = LookupDraft::Prior();
+  LookupDraft draft(shared);
+  Tokens text;
+  for (int32_t i = 0; i < 12; ++i) text.push_back(i);
+  text.push_back(50);
+  text.insert(text.end(), {10, 11, 60, 7});
+  for (int32_t i = 0; i < 12; ++i) text.push_back(i);
+  draft.Read(text);
+  DraftTree tree(11);
+  draft.ProposeTree(nullptr, {40, 4, 4}, tree);
+  EXPECT_TRUE(tree.IsChain());
+  EXPECT_EQ(tree.token(1), 50);
+}
+
 }  // namespace
 }  // namespace surety::spec

@@ -27,6 +27,10 @@ struct TreeDrafterOptions {
   int percent_right = 75;     // of children of nodes on the right path; 100: nothing else is proposed
   int most_children = 4;
   bool only_wrong = false;
+  // Not empty: no answer is known, children are of these tokens; drawn without replacement from a law of their own
+  // where the rule asks for laws and `draws` is set, chosen else. Shapes do not look at tokens.
+  std::vector<int32_t> tokens = {};
+  bool draws = false;
   bool wants_taps = false;
 };
 
@@ -44,7 +48,13 @@ class TreeDrafter final : public Drafter {
   bool wants_taps() const override { return options_.wants_taps; }
 
   void Draft(std::span<const DraftWish> wishes, std::span<DraftProposal* const> proposals) override {
-    for (size_t i = 0; i < wishes.size(); ++i) Grow(wishes[i], proposals[i]->tree);
+    for (size_t i = 0; i < wishes.size(); ++i) {
+      if (options_.tokens.empty()) {
+        Grow(wishes[i], proposals[i]->tree);
+      } else {
+        GrowFromTokens(wishes[i], *proposals[i]);
+      }
+    }
   }
   void Observe(Sequence&, int32_t) override {}
 
@@ -99,6 +109,37 @@ class TreeDrafter final : public Drafter {
       const int node = tree.Add(parent, token, 0.05 + 0.9 * Below(100) / 100.0);
       if (node == static_cast<int>(right.size())) right.push_back(may_hit && token == answer[next]);
     }
+  }
+
+  void GrowFromTokens(const DraftWish& wish, DraftProposal& proposal) {
+    const Sequence& sequence = *wish.sequence;
+    const bool draws = options_.draws && wish.by_rejection;
+    spec::DraftTree& tree = proposal.tree;
+    proposal.is_blind = true;
+    if (draws) proposal.kind = spec::ProposalKind::kWithoutReplacement;
+    for (int node = 0; node < tree.size(); ++node) {
+      proposal.laws.emplace_back();
+      const int n_children = tree.depth(node) < wish.max_depth ? Below(options_.most_children + 1) : 0;
+      std::vector<int32_t> tokens = options_.tokens;
+      for (size_t i = tokens.size() - 1; i > 0; --i) {
+        std::swap(tokens[i], tokens[static_cast<size_t>(Below(static_cast<int>(i) + 1))]);
+      }
+      tokens.resize(std::min(tokens.size(), static_cast<size_t>(n_children)));
+      if (draws && n_children > 0) {
+        auto& law = proposal.laws.back();
+        for (const int32_t token : options_.tokens) law.emplace_back(token, 1.0 + Below(9));
+        double sum = 0;
+        for (const auto& entry : law) sum += entry.second;
+        for (auto& entry : law) entry.second /= sum;
+        const auto position = static_cast<uint64_t>(sequence.n_tokens() + tree.depth(node));
+        const spec::RejectionKey key = {sequence.sampling.seed, position, sequence.sampling.lane};
+        tokens.resize(static_cast<size_t>(spec::DraftWithoutReplacement(law, key, node, tokens)));
+      }
+      for (const int32_t token : tokens) {
+        if (tree.size() <= wish.max_nodes) tree.Add(node, token, 0.9);
+      }
+    }
+    if (!draws) proposal.laws.clear();
   }
 
   TreeDrafterOptions options_;
