@@ -134,15 +134,14 @@ void HeadDrafter::AfterStep(std::span<const CommittedRows> steps, ConstMatrixF t
     if (step.rows.empty()) continue;
     KeepStates(step, taps);
     HeadState& state = StateFor(*step.sequence);
+    const bool is_read = asked_share_ >= kAskedOften && step.sequence->state->request().speculate;
     if (medusa_ != nullptr) {
       TrimKept(state, 1);
-    } else if (KeptOf(state) > kMaxKept) {
-      if (asked_share_ >= kAskedOften && step.sequence->state->request().speculate) {
-        Read(*step.sequence, state, state.first_kept + KeptOf(state));
-        TrimKept(state, 1);
-      } else {
-        TrimKept(state, kMaxKept);
-      }
+    } else if (is_read && KeptOf(state) > kMaxKept) {
+      Read(*step.sequence, state, state.first_kept + KeptOf(state));
+      TrimKept(state, 1);
+    } else if (!is_read && KeptOf(state) > 2 * kRareKept) {  // twice, so as not to move them at each step
+      TrimKept(state, kRareKept);
     }
   }
 }

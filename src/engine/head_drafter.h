@@ -112,7 +112,8 @@ class HeadDrafter final : public Drafter {
   bool AddNodeRow(HeadGrowth& growth, int node);
   void Finish(HeadGrowth& growth);
 
-  static constexpr int kMaxKept = 64;       // states of a sequence that are kept beyond the last
+  static constexpr int kMaxKept = 64;       // states of a sequence that wait for being read
+  static constexpr int kRareKept = 16;      // the same while drafts are hardly asked for: a probe reads them all
   static constexpr int kMaxReadRows = 256;  // of a step of the head
   static constexpr int kMaxFrontier = 32;   // rows of a level beyond one a sequence
 

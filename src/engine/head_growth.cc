@@ -272,6 +272,7 @@ void HeadDrafter::Finish(HeadGrowth& growth) {
     state.classes[static_cast<size_t>(n)] = node.a_class;
   }
   proposal.is_blind = growth.wish.by_rejection;
+  TrimKept(state, 1);  // they are read; the last one is read again with the next, for what it says
   state.tree = proposal.tree;
   state.at = proposal.empty() ? -1 : 0;
 }
