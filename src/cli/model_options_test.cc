@@ -20,10 +20,12 @@ TEST(ModelOptionsTest, FlagsOfSpeculationBecomeOptionsThatTheEngineTakes) {
   for (int draft_max = 0; draft_max <= 63; ++draft_max) {
     SpeculationFlags flags;
     flags.draft_max = draft_max;
+    flags.draft_branches = 63 - draft_max / 2;
     ASSERT_TRUE(flags.Validate().ok());
     const engine::SpeculationOptions options = flags.Options();
     EXPECT_TRUE(options.Validate().ok());
     EXPECT_EQ(options.max_draft_tokens, draft_max);
+    EXPECT_EQ(options.max_branches, 63 - draft_max / 2);
     EXPECT_GE(options.max_draft_rows, draft_max);
     flags.speculate = "off";
     EXPECT_TRUE(flags.Validate().ok());
@@ -40,6 +42,11 @@ TEST(ModelOptionsTest, FaultsOfSpeculationNameTheFlag) {
     flags = SpeculationFlags();
     flags.draft_max = draft_max;
     EXPECT_NE(flags.Validate().message().find("--draft-max"), std::string::npos);
+  }
+  for (const int draft_branches : {0, 64}) {
+    flags = SpeculationFlags();
+    flags.draft_branches = draft_branches;
+    EXPECT_NE(flags.Validate().message().find("--draft-branches"), std::string::npos);
   }
 }
 

@@ -64,6 +64,23 @@ int LargestLogits(std::span<const float> logits, std::span<int32_t> out) {
 
 }  // namespace
 
+void DraftGrowth::FillShape() {
+  std::array<int, kNodes> node_of;
+  node_of.fill(-1);
+  for (int n = 0; n < tree().size(); ++n) node_of[static_cast<size_t>(shape_of[static_cast<size_t>(n)])] = n;
+  for (int place = 1; place < shape.size(); ++place) {
+    int& node = node_of[static_cast<size_t>(place)];
+    if (node >= 0) continue;
+    const int parent = node_of[static_cast<size_t>(shape.parent(place))];
+    int32_t token = 0;
+    while (tree().FindChild(parent, token) >= 0) ++token;
+    node = tree().Add(parent, token, shape.confidence(place));
+    shape_of[static_cast<size_t>(node)] = place;
+    ranks[static_cast<size_t>(node)] = static_cast<int8_t>(shape.token(place));
+    classes[static_cast<size_t>(node)] = -1;
+  }
+}
+
 // Of a sequence: what the draft has to read and where it may write; nothing where there are no pages.
 std::optional<DraftGrowth> DraftModel::Begin(const DraftWish& wish, DraftProposal& proposal) {
   Sequence& sequence = *wish.sequence;
@@ -239,6 +256,7 @@ void DraftModel::Finish(DraftGrowth& growth) {
   Sequence& sequence = *growth.wish.sequence;
   DraftProposal& proposal = *growth.proposal;
   if (growth.wish.by_rejection) {
+    growth.FillShape();
     proposal.kind = spec::ProposalKind::kWithoutReplacement;
     proposal.laws.resize(static_cast<size_t>(proposal.tree.size()));
   }

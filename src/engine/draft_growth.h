@@ -42,6 +42,10 @@ struct DraftGrowth {
   spec::DraftTree shape;
   std::array<int, kNodes> shape_of{};
 
+  // By rejection: nodes for the places of the shape that no draw has filled, so that the tree's shape, by which the
+  // policy chooses, says nothing of the tokens drawn. Their tokens are ones that the law cannot give: no trials.
+  void FillShape();
+
   spec::DraftTree& tree() { return proposal->tree; }
   int n_text() const { return static_cast<int>(state->text.size()); }
   std::span<const int32_t> Pages(int node, std::span<const int32_t> own_pages) const {

@@ -38,9 +38,11 @@ struct DraftWish {
   int max_pages = 0;     // that the drafter may take from the target's pool for its branches, until it returns
   // A node that is reached with less than this probability (the product of confidences) is of no use.
   double floor = 0;
-  // The request is verified by rejection: how many children a node gets must not depend on the tokens drawn, neither
-  // on those of this node nor on those below it, and confidences neither; `floor` is 0. Either all nodes are chosen
-  // without looking at this sequence's random numbers (kOneHot), or they are drawn and the laws are told.
+  // The request is verified by rejection: either all nodes are chosen without looking at this sequence's random
+  // numbers (kOneHot), or they are drawn and the laws are told. Then the shape of the tree and its confidences must not
+  // depend on any token that is drawn, since the policy goes by them: where a law has fewer tokens than the shape has
+  // places, or a node is not gone on from, the places are filled behind the drawn ones with tokens to which the law
+  // gives nothing; they are no trials. `floor` is 0.
   bool by_rejection = false;
 };
 

@@ -1,6 +1,7 @@
 // A draft model beside the target: the text is the target's own, bit for bit, and a model that drafts for itself is
 // always right, which it could not be if its cache, its positions or its random numbers were off by one anywhere.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -267,6 +268,64 @@ TEST_F(DraftModelTest, TheNodesOfATreeAreWhatTheDraftSaysBehindTheirPaths) {
     EXPECT_GT(n_checked, 100);
     EXPECT_GT(n_on_branches, 20);
   }
+}
+
+// Under rejection, what is verified is chosen by a tree's shape; did the shape know the tokens, answers would be off
+// the law. With two tokens at most at each place, and one of them an end, the shape stays as it was laid down.
+TEST_F(DraftModelTest, TheShapeOfADrawnTreeDoesNotDependOnItsTokens) {
+  const auto model = Open("tiny-llama-q8_0", "tiny-llama-q4_0");
+  ASSERT_NE(model, nullptr);
+  const KvLayout layout = DraftModel::LayoutWith(*model, model->config().KvLayoutFor(KvType::kF16, 16));
+  const auto pool = *kv::PagePool::Make(layout, 64);
+  const auto drafter = *DraftModel::Make(*model, *pool, 4, 160);
+  int n_free_places = 0, n_ends = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    RequestState state;
+    state.prepared.request = Prompt(*model, 5, 1.0f);
+    api::SamplingParams& sampling = state.prepared.request.sampling;
+    sampling = {.temperature = 1, .seed = seed};
+    state.prepared.request.ignore_end_of_text = false;
+    sampling.top_k = 2;
+    const int32_t end = model->tokenizer().spec().eos;
+    sampling.logit_bias = {{end, 80.0f}, {40, 80.0f}, {77, 80.0f}};
+    state.prepared.request.verification = api::Verification::kRejection;
+    state.prepared.prompt = state.prepared.request.tokens;
+    state.prepared.max_tokens = 100;
+    Sequence sequence(state, 0, state.prepared.prompt, model->tokenizer(), *pool);
+    ASSERT_TRUE(sequence.pages.Extend(sequence.n_tokens() + 8));
+    DraftProposal proposal;
+    proposal.Clear(sequence.tokens.back());
+    DraftProposal* const proposals[] = {&proposal};
+    const DraftWish wish = {.sequence = &sequence, .max_nodes = 20, .max_depth = 4, .max_branches = 6,
+                            .max_pages = 16, .by_rejection = true};
+    spec::DraftTree shape;
+    spec::ShapeTree(wish.max_nodes, wish.max_depth, wish.max_branches, 0,
+                    [&](int depth, int rank) { return drafter->MeanAcceptance(sequence, depth, rank); }, shape);
+    drafter->Draft({&wish, 1}, proposals);
+    ASSERT_EQ(proposal.kind, spec::ProposalKind::kWithoutReplacement);
+    ASSERT_EQ(proposal.tree.size(), shape.size());
+    // The same tree but for its tokens: node by node along the places.
+    const std::function<void(int, int)> compare = [&](int n, int place) {
+      std::vector<int> children, places;
+      for (const int child : proposal.tree.children(n)) children.push_back(child);
+      for (const int child : shape.children(place)) places.push_back(child);
+      ASSERT_EQ(children.size(), places.size());
+      size_t n_drawn = 0;
+      for (size_t i = 0; i < children.size(); ++i) {
+        EXPECT_EQ(proposal.tree.confidence(children[i]), shape.confidence(places[i]));
+        const auto& law = proposal.laws[static_cast<size_t>(n)];
+        const bool is_drawn = spec::ProbabilityOf(law, proposal.tree.token(children[i])) > 0;
+        EXPECT_TRUE(!is_drawn || n_drawn == i) << "places that are free come last";
+        n_drawn += is_drawn ? 1 : 0;
+        n_free_places += is_drawn ? 0 : 1;
+        n_ends += is_drawn && proposal.tree.token(children[i]) == end ? 1 : 0;
+        compare(children[i], places[i]);
+      }
+    };
+    compare(0, 0);
+  }
+  EXPECT_GT(n_free_places, 20);
+  EXPECT_GT(n_ends, 5);
 }
 
 // Four tokens that a bias lifts far above all others: both models choose among them, each with its own mind.

@@ -243,6 +243,39 @@ TEST_F(EngineTreeTest, TreesNeverPushAnybodyOut) {
   EXPECT_LE(preemptions[1], preemptions[0] + preemptions[0] / 4 + 1);
 }
 
+// Greedy laws are one-hot, so the lossy rule has nothing to be lossy about; what a constraint forbids it never takes,
+// whichever branch it looks at.
+TEST_F(EngineTreeTest, TheLossyRuleIsExactForGreedyRequestsAndKeepsConstraints) {
+  auto requests = Requests(Llama(), 9000, 30);
+  for (auto& request : requests) {
+    request.verification = api::Verification::kLossyTypical;
+    request.sampling.temperature = 0;
+  }
+  const auto plain = RunPlain(Llama(), requests);
+  RandomTickClock clock;
+  Rig rig = MakeRig(Llama(), TreeOptions(Llama(), 6, 120), clock, {.seed = 11}, requests, plain);
+  ExpectAllSame(Run(*rig.engine, requests), plain, "greedy");
+  EXPECT_GT(AcceptedBeside(rig.engine->speculation()), 50);
+  requests.resize(1);
+  requests[0] = {};
+  requests[0].has_tokens = true;
+  requests[0].tokens = {3, 4, 5};
+  requests[0].verification = api::Verification::kLossyTypical;
+  requests[0].sampling.temperature = 1.3f;
+  requests[0].constraint.kind = api::Constraint::Kind::kJsonSchema;
+  requests[0].constraint.schema = boost::json::parse(testing::kFormSchema);
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    requests[0].sampling.seed = seed;
+    const auto answers = RunPlain(Llama(), requests);
+    rig = MakeRig(Llama(), TreeOptions(Llama(), 6, 120), clock, {.seed = seed}, requests, answers);
+    const SeenAnswer seen = Run(*rig.engine, requests)[0];
+    boost::system::error_code error;
+    const auto value = boost::json::parse(seen.text, error);
+    ASSERT_FALSE(error) << seen.text;
+    EXPECT_EQ(value.as_object().size(), 4u);
+  }
+}
+
 TEST_F(EngineTreeTest, AnEndTokenThatWasDraftedCountsAsAccepted) {
   int n_checked = 0;
   for (uint64_t seed = 0; seed < 30; ++seed) {

@@ -64,10 +64,19 @@ int32_t TokenPicker::DecideByRejection(PickJob& job, int node, std::span<const f
   laws.p = tools.sampler.Distribution(logits, sequence.sampling);
   if (!job.more_logits.empty()) {
     const SequenceDraft& draft = sequence.draft;
-    const int n_trials = spec::ChildTrials(draft.tree, node, trials);
-    laws.proposal.trials = std::span(trials).first(static_cast<size_t>(n_trials));
+    int n_trials = spec::ChildTrials(draft.tree, node, trials);
     laws.proposal.kind = draft.kind;
-    if (draft.kind != spec::ProposalKind::kOneHot) laws.proposal.q = draft.laws[static_cast<size_t>(node)];
+    if (draft.kind != spec::ProposalKind::kOneHot) {
+      laws.proposal.q = draft.laws[static_cast<size_t>(node)];
+      // Behind the drawn children there may be places that no draw has filled.
+      int n_drawn = 0;
+      while (n_drawn < n_trials &&
+             spec::ProbabilityOf(laws.proposal.q, trials[static_cast<size_t>(n_drawn)].token) > 0) {
+        ++n_drawn;
+      }
+      n_trials = n_drawn;
+    }
+    laws.proposal.trials = std::span(trials).first(static_cast<size_t>(n_trials));
   }
   return tools.verifier->VerifyNode(laws, {sequence.sampling.seed, position, sequence.sampling.lane}).token;
 }
