@@ -11,10 +11,10 @@
 namespace surety::engine {
 
 // A drafter's name in metrics, and its place in Sequence::drafters.
-enum class DraftMethod : uint8_t { kLookup, kModel, kForced };
-inline constexpr int kDraftMethods = 3;
+enum class DraftMethod : uint8_t { kLookup, kModel, kForced, kEagle, kMedusa };
+inline constexpr int kDraftMethods = 5;
 inline std::string_view NameOf(DraftMethod method) {
-  constexpr std::string_view kNames[kDraftMethods] = {"lookup", "model", "forced"};
+  constexpr std::string_view kNames[kDraftMethods] = {"lookup", "model", "forced", "eagle", "medusa"};
   return kNames[static_cast<size_t>(method)];
 }
 

@@ -8,8 +8,8 @@
 
 #include "base/check.h"
 #include "engine/committed_rows.h"
-#include "engine/draft_model.h"
 #include "engine/executor.h"
+#include "engine/make_drafters.h"
 #include "engine/model_costs.h"
 #include "engine/page_keeper.h"
 #include "engine/scheduler.h"
@@ -35,7 +35,8 @@ SchedulerOptions SchedulerOptionsOf(const EngineOptions& options) {
 
 Sha256Digest DigestOf(const LocalModel& model, const EngineOptions& options) {
   // The draft's keys and values lie beside the target's, so it is a part of what computed a page.
-  const std::string draft = model.draft() == nullptr ? std::string() : "\ndraft " + model.draft()->source().path();
+  std::string draft = model.draft() == nullptr ? std::string() : "\ndraft " + model.draft()->source().path();
+  if (model.head() != nullptr) draft = "\nhead " + model.head()->recipe().path;
   const std::string text = options.model_digest.empty()
                                ? model.source().path() + "\n" + std::to_string(model.source().file_bytes()) + "\n" +
                                      model.config().architecture + "\n" + std::to_string(model.config().n_layers)
@@ -569,20 +570,18 @@ Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOpti
   EngineOptions in_force = options;
   in_force.context_tokens = std::min(options.context_tokens, model.config().max_context);
   in_force.max_prompt_logprob_rows = std::min(options.max_prompt_logprob_rows, options.max_rows);
-  KvLayout layout = model.config().KvLayoutFor(options.kv_type, options.page_tokens);
-  if (model.draft() != nullptr) layout = DraftModel::LayoutWith(model, layout);
+  const bool drafts = options.speculation.max_draft_tokens > 0;
+  const KvLayout layout =
+      LayoutWithDrafts(model, model.config().KvLayoutFor(options.kv_type, options.page_tokens));
   SURETY_RETURN_IF_ERROR(layout.Validate());
   SURETY_ASSIGN_OR_RETURN(const int n_pages, PagesFor(in_force, layout));
   SURETY_ASSIGN_OR_RETURN(auto pool, kv::PagePool::Make(layout, n_pages));
+  SURETY_RETURN_IF_ERROR(KeepHiddenStates(model, drafts));
   SURETY_RETURN_IF_ERROR(model.model().Reserve(options.max_rows, in_force.context_tokens));
   SURETY_ASSIGN_OR_RETURN(auto executor, MakeModelExecutor(model.model(), model.ops(), pool->view(),
                                                            in_force.max_logit_rows(), options.max_rows));
-  std::vector<std::unique_ptr<Drafter>> drafters;
-  if (model.draft() != nullptr) {
-    SURETY_ASSIGN_OR_RETURN(auto drafter, DraftModel::Make(model, *pool, options.max_sequences,
-                                                           in_force.context_tokens));
-    drafters.push_back(std::move(drafter));
-  }
+  SURETY_ASSIGN_OR_RETURN(auto drafters, MakeDrafters(model, *pool, options.max_sequences, in_force.context_tokens,
+                                                      drafts));
   SURETY_ASSIGN_OR_RETURN(kv::ScopeSecret secret, kv::ScopeSecret::Random());
   PageKeeperOptions keeper_options;
   keeper_options.policy = options.cache_policy;

@@ -42,6 +42,8 @@ class ModelExecutor final : public StepExecutor {
     return {logits_.as<float>() + static_cast<size_t>(i) * vocab, vocab};
   }
 
+  ConstMatrixF taps() const override { return model_.taps(); }
+
   void CopyKv(std::span<const KvCopy> copies) override {
     for (int layer = 0; layer < kv_.layout.n_layers; ++layer) ops_.CopyKv(layer, copies, kv_);
   }

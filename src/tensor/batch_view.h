@@ -22,6 +22,7 @@ struct SequenceRows {
   int n_rows = 0;
   int first_position = 0;               // = tokens already in the KV cache
   std::span<const int32_t> page_table;  // page of positions [i * P, (i + 1) * P)
+  int first_visible = 0;                // keys before this position are nobody's; rows are not before it
 };
 
 // Keys and values of positions [first_position, first_position + n_tokens), from the pages of one table to those of

@@ -58,8 +58,31 @@ Status Decoder::LoadLayer(TensorLoader& loader, int index) {
   return OkStatus();
 }
 
+Status Decoder::SetTaps(std::span<const HiddenTap> taps) {
+  for (const HiddenTap& tap : taps) {
+    if (tap.layer == HiddenTap::kFinal || (tap.layer >= 0 && tap.layer < config_.n_layers)) continue;
+    return InvalidArgumentError("the hidden state entering layer " + std::to_string(tap.layer) +
+                                " cannot be kept: the model has layers 0 to " + std::to_string(config_.n_layers - 1));
+  }
+  taps_.assign(taps.begin(), taps.end());
+  return OkStatus();
+}
+
+bool Decoder::KeepsFinal() const {
+  return std::any_of(taps_.begin(), taps_.end(), [](const HiddenTap& tap) { return tap.layer == HiddenTap::kFinal; });
+}
+
+// The state x goes to all taps of this place.
+void Decoder::Keep(int layer, ConstMatrixF x) {
+  for (size_t i = 0; i < taps_.size(); ++i) {
+    if (taps_[i].layer != layer) continue;
+    ops_.CopyHeads(x, 1, 0, config_.d_model, tapped_, static_cast<int>(i) * config_.d_model);
+  }
+}
+
 Status Decoder::Reserve(int max_rows, int max_context) {
   workspace_.Clear();
+  max_rows_ = max_rows;
   const int64_t d = config_.d_model;
   x_ = workspace_.Declare(max_rows, d);
   h_ = workspace_.Declare(max_rows, d);
@@ -71,6 +94,8 @@ Status Decoder::Reserve(int max_rows, int max_context) {
   rope_.table = workspace_.Declare(max_rows, 2 * rope_.spec.n_freqs);
   if (has_local_rope_) rope_local_.table = workspace_.Declare(max_rows, 2 * rope_local_.spec.n_freqs);
   slots_.Declare(config_, max_rows, workspace_);
+  tapped_ = {};
+  if (!taps_.empty()) tapped_slot_ = workspace_.Declare(max_rows, static_cast<int64_t>(taps_.size()) * d);
   SURETY_RETURN_IF_ERROR(workspace_.Allocate());
   for (Layer& layer : layers_) layer.ffn->Reserve(max_rows);
   int64_t max_inputs = std::max({d, int64_t{config_.d_ff}, int64_t{config_.n_heads} * config_.head_dim,
@@ -119,19 +144,23 @@ void Decoder::Forward(const BatchView& batch, const PagedKvView& kv, MatrixF log
     ops_.RopeTable(rope_local_.spec, batch.positions, workspace_.Get(rope_local_.table, rows));
   }
   ops_.Embed(embedding_, batch.token_ids, config_.embedding_scale, x);
+  if (!taps_.empty()) tapped_ = workspace_.Get(tapped_slot_, rows);
+  Keep(0, x);
 
   const int last = config_.n_layers - 1;
   ops_.RmsNorm(x, layers_[0].attention_norm.data(), config_.d_model, config_.norm_eps, h);
   for (int i = 0; i < last; ++i) {
     RunLayer(step, i, x, h, delta, nullptr, false);
     ops_.AddRmsNorm(x, delta, layers_[static_cast<size_t>(i) + 1].attention_norm.data(), config_.norm_eps, h);
+    Keep(i + 1, x);
   }
 
-  // In the last layer only the rows whose logits are wanted go on beyond attention.
+  // In the last layer only the rows whose logits are wanted go on beyond attention, unless its result is kept of all.
+  const bool keeps_final = KeepsFinal();
   ConstMatrixF heads;
-  RunLayer(step, last, x, h, delta, &heads, n_out == 0);
-  if (n_out == 0) return;
-  if (n_out < rows) {
+  RunLayer(step, last, x, h, delta, &heads, n_out == 0 && !keeps_final);
+  if (n_out == 0 && !keeps_final) return;
+  if (n_out < rows && !keeps_final) {
     MatrixF x_few = workspace_.Get(x_last_, n_out);
     MatrixF heads_few = workspace_.Get(heads_last_, n_out);
     ops_.GatherRows(x, batch.logit_rows, x_few);
@@ -143,8 +172,24 @@ void Decoder::Forward(const BatchView& batch, const PagedKvView& kv, MatrixF log
   }
   RunLayer(step, last, x, h, delta, &heads, false);
   ops_.AddRmsNorm(x, delta, output_norm_.data(), config_.norm_eps, h);
-  const kernels::MatMulTask task = {OutputMatrix(), logits};
-  ops_.MatMul(h, {&task, 1});
+  if (keeps_final) {
+    Keep(HiddenTap::kFinal, h);
+    if (n_out == 0) return;
+    if (n_out < rows) {
+      MatrixF h_few = workspace_.Get(h_last_, n_out);
+      ops_.GatherRows(h, batch.logit_rows, h_few);
+      h = h_few;
+    }
+  }
+  Logits(h, logits);
+}
+
+void Decoder::Logits(ConstMatrixF hidden, MatrixF logits) {
+  for (int64_t first = 0; first < hidden.rows; first += max_rows_) {
+    const int64_t n = std::min(max_rows_, hidden.rows - first);
+    const kernels::MatMulTask task = {OutputMatrix(), logits.Rows(first, n)};
+    ops_.MatMul(hidden.Rows(first, n), {&task, 1});
+  }
   if (config_.logit_scale != 1.0f) ops_.Scale(logits, config_.logit_scale);
   if (config_.logit_soft_cap > 0) ops_.SoftCap(logits, config_.logit_soft_cap);
 }

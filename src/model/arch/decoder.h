@@ -22,6 +22,9 @@ class Decoder final : public Model {
   int64_t bytes_per_decoded_token() const override;
   int64_t macs_per_row() const override;
   int64_t macs_per_logit_row() const override;
+  Status SetTaps(std::span<const HiddenTap> taps) override;
+  void Logits(ConstMatrixF hidden, MatrixF logits) override;
+  ConstMatrixF taps() const override { return tapped_; }
   Status Reserve(int max_rows, int max_context) override;
   void Forward(const BatchView& batch, const PagedKvView& kv, MatrixF logits) override;
   bool SetMaterialisedMla(bool on) override {
@@ -41,6 +44,8 @@ class Decoder final : public Model {
   Status LoadLayer(TensorLoader& loader, int index);
   void RunLayer(const StepContext& step, int index, MatrixF x, MatrixF h, MatrixF delta, ConstMatrixF* heads_out,
                 bool store_only);
+  void Keep(int layer, ConstMatrixF x);
+  bool KeepsFinal() const;
   const RopeState& RopeOf(int layer) const {
     return has_local_rope_ && config_.WindowOf(layer) > 0 ? rope_local_ : rope_;
   }
@@ -55,11 +60,13 @@ class Decoder final : public Model {
   RopeState rope_, rope_local_;
   bool has_local_rope_ = false;
   bool materialised_mla_ = false;
-  int64_t weight_bytes_ = 0;
+  int64_t weight_bytes_ = 0, max_rows_ = 1;
 
   Workspace workspace_;
   BlockSlots slots_;
-  WorkspaceSlot x_, h_, delta_, x_last_, heads_last_, h_last_;
+  WorkspaceSlot x_, h_, delta_, x_last_, heads_last_, h_last_, tapped_slot_;
+  std::vector<HiddenTap> taps_;
+  MatrixF tapped_;  // of the last step
 };
 
 }  // namespace surety::model

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/check.h"
 #include "base/memory_info.h"
 #include "model/arch/decoder.h"
 #include "model/arch/encoder.h"
@@ -25,5 +26,13 @@ Result<std::unique_ptr<Model>> Model::Load(const ModelSource& source, kernels::O
   }
   return source.config().encoder ? Encoder::Load(source, ops, progress) : Decoder::Load(source, ops, progress);
 }
+
+Status Model::SetTaps(std::span<const HiddenTap> taps) {
+  if (taps.empty()) return OkStatus();
+  return UnimplementedError("hidden states can be kept of decoders only, not of architecture '" +
+                            config().architecture + "'");
+}
+
+void Model::Logits(ConstMatrixF /*hidden*/, MatrixF /*logits*/) { SURETY_CHECK_MSG(false, "no decoder"); }
 
 }  // namespace surety::model

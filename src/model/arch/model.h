@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "base/function_ref.h"
 #include "base/status.h"
@@ -23,6 +24,14 @@ struct LoadProgress {
 // Return false to stop loading.
 using LoadProgressFn = FunctionRef<bool(const LoadProgress&)>;
 
+// A place in the decoder whose hidden state can be kept: the residual stream as it enters a layer, before that layer's
+// norm, or what the output matrix reads.
+struct HiddenTap {
+  static constexpr int kFinal = -1;
+  int layer = kFinal;  // 0 to L - 1: entering it; kFinal: after the output norm
+  friend bool operator==(const HiddenTap&, const HiddenTap&) = default;
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -36,6 +45,15 @@ class Model {
   // Multiply-adds of the weight matrices for one row, without and with the output matrix.
   virtual int64_t macs_per_row() const = 0;
   virtual int64_t macs_per_logit_row() const = 0;
+
+  // Decoders: which hidden states Forward keeps of every row, for those who draft from them. Before Reserve, which has
+  // their memory; none: nothing is kept and nothing costs more. The logits' bits are the same with and without.
+  // kInvalidArgument: a layer that is not there. kUnimplemented: an encoder.
+  virtual Status SetTaps(std::span<const HiddenTap> taps);
+  // Decoders: logits [N, V] of hidden states [N, D] after the output norm, own or somebody's guess. After Reserve.
+  virtual void Logits(ConstMatrixF hidden, MatrixF logits);
+  // Of the last Forward: [T, taps * D], row by row as in its batch, tap by tap as in SetTaps. Valid until the next one.
+  virtual ConstMatrixF taps() const { return {}; }
 
   // Makes the memory for steps of up to max_rows rows, and page tables of up to max_context positions.
   virtual Status Reserve(int max_rows, int max_context) = 0;

@@ -20,6 +20,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::Open(const std::string& path, 
   runner->ops_ = kernels::cpu::MakeCpuOps(*runner->executor_, &warning);
   SURETY_ASSIGN_OR_RETURN(runner->model_,
                           Model::Load(*runner->source_, *runner->ops_, [](const LoadProgress&) { return true; }));
+  SURETY_RETURN_IF_ERROR(runner->model_->SetTaps(options.taps));
   SURETY_RETURN_IF_ERROR(runner->model_->Reserve(options.max_rows, options.max_context));
   runner->kv_.layout = runner->model_->config().KvLayoutFor(options.kv_type, options.page_tokens);
   SURETY_RETURN_IF_ERROR(runner->kv_.layout.Validate());
@@ -55,15 +56,21 @@ std::vector<float> ModelRunner::Run(std::span<const int32_t> ids, const std::vec
   const int n = static_cast<int>(ids.size());
   std::vector<float> out(static_cast<size_t>(n) * static_cast<size_t>(out_cols()));
   int done = 0;
+  tapped_.clear();
   for (size_t c = 0; done < n; ++c) {
     const int rows = std::min(n - done, chunks[std::min(c, chunks.size() - 1)]);
     std::vector<int32_t> positions(static_cast<size_t>(rows)), logit_rows(static_cast<size_t>(rows));
     std::iota(positions.begin(), positions.end(), done);
     std::iota(logit_rows.begin(), logit_rows.end(), 0);
+    if (last_logits_only_) logit_rows.erase(logit_rows.begin(), logit_rows.end() - 1);
+    const int first_out = last_logits_only_ ? done + rows - 1 : done;
     const SequenceRows sequence = {0, rows, done, page_order_};
     const BatchView batch = {ids.subspan(static_cast<size_t>(done), static_cast<size_t>(rows)), positions,
                              {&sequence, 1}, logit_rows};
-    Forward(batch, MatrixF(out.data() + int64_t{done} * out_cols(), rows, out_cols()));
+    Forward(batch, MatrixF(out.data() + int64_t{first_out} * out_cols(), static_cast<int64_t>(logit_rows.size()),
+                           out_cols()));
+    const ConstMatrixF taps = model_->taps();
+    tapped_.insert(tapped_.end(), taps.data, taps.data + taps.rows * taps.cols);
     done += rows;
   }
   return out;

@@ -21,6 +21,7 @@ struct RunnerOptions {
   int max_rows = 256;
   int max_context = 512;
   uint64_t shuffle_seed = 1;
+  std::vector<HiddenTap> taps = {};
 };
 
 class ModelRunner {
@@ -39,6 +40,10 @@ class ModelRunner {
   Model& model() { return *model_; }
   const ModelSource& source() const { return *source_; }
   int out_cols() const;
+  // Of the last Run: what the model kept of each row, [T, taps * D].
+  const std::vector<float>& tapped() const { return tapped_; }
+  // Rows of a chunk whose logits Run wants: all, or the last one alone (the others' stay zero).
+  void set_last_logits_only(bool on) { last_logits_only_ = on; }
 
  private:
   ModelRunner() = default;
@@ -54,6 +59,8 @@ class ModelRunner {
   PagedKvView kv_;
   std::vector<int32_t> page_order_;
   int64_t forward_allocations_ = 0;
+  std::vector<float> tapped_;
+  bool last_logits_only_ = false;
 };
 
 }  // namespace surety::model
