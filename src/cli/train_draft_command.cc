@@ -88,27 +88,33 @@ class TrainDraftCommand final : public Command {
     return OpenWork();
   }
 
-  // The work folder belongs to one corpus, model and setting.
+  // The work folder belongs to one corpus, model and setting; --retrain may set the training otherwise.
   Status OpenWork() {
     FileSystem& files = FileSystem::Real();
     std::string digest = KnownDigest(opened_.path);
     if (digest.empty()) {
       SURETY_ASSIGN_OR_RETURN(digest, opened_.local->source().Digest());
     }
-    boost::json::object run = options_.Settings();
-    run["model_sha256"] = digest;
-    run["data_sha256"] = corpus_.digest;
-    run["isa"] = std::string(opened_.local->ops().name());
-    digest_ = DigestOfText(boost::json::serialize(run));
+    boost::json::object texts = options_.TextSettings();
+    texts["model_sha256"] = digest;
+    texts["data_sha256"] = corpus_.digest;
+    texts["isa"] = std::string(opened_.local->ops().name());
+    const boost::json::object run = {{"texts", texts}, {"training", options_.TrainingSettings()}};
+    text_digest_ = DigestOfText(boost::json::serialize(texts));
+    run_digest_ = DigestOfText(boost::json::serialize(run));
     const std::string path = Work("run.json");
     if (files.Exists(path)) {
-      if (!options_.resume) {
+      if (!options_.resume && !options_.retrain) {
         return FailedPreconditionError(fmt::format("{}: unfinished work is there; go on with --resume, or remove it",
                                                    options_.WorkFolder()));
       }
-      return CheckSameRun(path, run);
+      SURETY_RETURN_IF_ERROR(CheckSameRun(path, run));
+      if (!options_.retrain) return OkStatus();
+      std::error_code error;
+      std::filesystem::remove(Work("checkpoint.bin"), error);
+      return files.WriteAll(path, PrettyJson(run));
     }
-    if (options_.resume) return NotFoundError(fmt::format("{}: no unfinished work to go on with", path));
+    if (options_.resume || options_.retrain) return NotFoundError(path + ": no unfinished work to go on with");
     if (files.Exists(options_.output + "/model.safetensors")) {
       return FailedPreconditionError(fmt::format("{}: a head is there already; choose another folder",
                                                  options_.output));
@@ -122,16 +128,20 @@ class TrainDraftCommand final : public Command {
     SURETY_ASSIGN_OR_RETURN(const std::string text, FileSystem::Real().ReadAll(path, kMaxRunFileBytes));
     boost::system::error_code error;
     const boost::json::value there = boost::json::parse(text, error);
-    if (error || !there.is_object()) return DataLossError(path + ": no JSON object; remove the work folder");
-    // Numbers through their text, as 1.0 is written as 1.
-    for (const auto& [key, value] : run) {
-      const auto* other = there.as_object().if_contains(key);
-      const boost::json::value same = boost::json::parse(PrettyJson(value));
-      if (other != nullptr && *other == same) continue;
-      return FailedPreconditionError(fmt::format("{}: the unfinished work has {} {}, not {}; give the same flags and "
-                                                 "data, or start afresh", path, std::string_view(key),
-                                                 other == nullptr ? "none" : boost::json::serialize(*other),
-                                                 boost::json::serialize(value)));
+    // Through its text, as 1.0 is written as 1.
+    const boost::json::value wanted = boost::json::parse(PrettyJson(run));
+    for (const char* part : {"texts", "training"}) {
+      const auto* was = error || !there.is_object() ? nullptr : there.as_object().if_contains(part);
+      if (was == nullptr || !was->is_object()) return DataLossError(path + ": not of this program; remove the folder");
+      if (options_.retrain && std::string_view(part) == "training") break;
+      for (const auto& [key, value] : wanted.at(part).as_object()) {
+        const auto* other = was->as_object().if_contains(key);
+        if (other != nullptr && *other == value) continue;
+        return FailedPreconditionError(fmt::format("{}: the unfinished work has {} {}, not {}; give the same flags and "
+                                                   "data, or start afresh", path, std::string_view(key),
+                                                   other == nullptr ? "none" : boost::json::serialize(*other),
+                                                   boost::json::serialize(value)));
+      }
     }
     return OkStatus();
   }
@@ -183,7 +193,7 @@ class TrainDraftCommand final : public Command {
     const int64_t start = Clock::Real().NowNanos();
     feature_shape_.tap_width = shape_.tap_width();
     feature_shape_.n_top = options_.n_top;
-    feature_shape_.digest = digest_.substr(0, 32) + train::DigestOf(samples_).substr(0, 32);
+    feature_shape_.digest = text_digest_.substr(0, 32) + train::DigestOf(samples_).substr(0, 32);
     const int64_t bytes = feature_shape_.FileBytes(n_tokens_);
     if (static_cast<double>(bytes) > options_.work_limit_gb * 1e9) {
       return ResourceExhaustedError(fmt::format(
@@ -268,7 +278,7 @@ class TrainDraftCommand final : public Command {
       kernels::DequantizeRow(embedding->dtype, embedding->bytes.data() + static_cast<size_t>(token) * row_bytes,
                              embedding->cols(), out);
     };
-    data.digest = feature_shape_.digest;
+    data.digest = run_digest_.substr(0, 32) + train::DigestOf(samples_).substr(0, 32);
     SURETY_ASSIGN_OR_RETURN(auto weights, train::InitialWeights(shape_, source, draft_ids_, options_.train.seed));
     SURETY_ASSIGN_OR_RETURN(trainer_, train::Trainer::Make(shape_, options_.train, std::move(data), std::move(weights),
                                                            opened_.local->executor()));
@@ -358,7 +368,8 @@ class TrainDraftCommand final : public Command {
     out["collect_seconds"] = Rounded(collect_seconds_);
     out["train_seconds"] = Rounded(train_seconds_);
     out["train_tok_per_s"] = Rounded(train_rate_);
-    out["settings"] = options_.Settings();
+    out["texts_settings"] = options_.TextSettings();
+    out["training_settings"] = options_.TrainingSettings();
     out["peak_memory_bytes"] = PeakResidentBytes();
     return out;
   }
@@ -398,7 +409,7 @@ class TrainDraftCommand final : public Command {
   train::Corpus corpus_;
   OpenedModel opened_;
   train::HeadShape shape_;
-  std::string digest_;
+  std::string text_digest_, run_digest_;
   TextCounts counts_;
   std::vector<train::Sample> samples_;
   train::Split split_;

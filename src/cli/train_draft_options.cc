@@ -40,6 +40,7 @@ void TrainDraftOptions::Declare(Flags& flags) {
   flags.Add("--work-limit", work_limit_gb, "GB that the work folder may take");
   flags.Add("--keep-work", keep_work, "do not remove the work folder at the end");
   flags.Add("--resume", resume, "go on with unfinished work");
+  flags.Add("--retrain", retrain, "train anew, other flags perhaps, on the hidden states of unfinished or kept work");
   flags.Add("--eval-every", eval_every, "steps between measurements; 0: twenty in all");
   flags.Add("--checkpoint-seconds", checkpoint_seconds, "time between checkpoints");
   flags.Add("--json", json, "one JSON object");
@@ -68,10 +69,11 @@ Status TrainDraftOptions::Validate() const {
   if (!(work_limit_gb > 0)) return wrong("--work-limit", work_limit_gb, "above 0");
   if (eval_every < 0) return wrong("--eval-every", eval_every, "0 (twenty in all) or more");
   if (!(checkpoint_seconds >= 0)) return wrong("--checkpoint-seconds", checkpoint_seconds, "0 or more");
+  if (resume && retrain) return InvalidArgumentError("--resume goes on, --retrain starts anew: one of them");
   return train.Validate();
 }
 
-boost::json::object TrainDraftOptions::Settings() const {
+boost::json::object TrainDraftOptions::TextSettings() const {
   return {{"max_texts", max_texts},
           {"ctx", context},
           {"answer_tokens", answer_tokens},
@@ -80,7 +82,13 @@ boost::json::object TrainDraftOptions::Settings() const {
           {"learn", learn},
           {"tap_layers", boost::json::array(tap_layers.begin(), tap_layers.end())},
           {"draft_vocab", draft_vocab},
-          {"ffn", d_ff},
+          {"top", n_top},
+          {"holdout", train.holdout_share},
+          {"seed", train.seed}};
+}
+
+boost::json::object TrainDraftOptions::TrainingSettings() const {
+  return {{"ffn", d_ff},
           {"dtype", numbers},
           {"epochs", train.epochs},
           {"steps", train.max_steps},
@@ -91,9 +99,6 @@ boost::json::object TrainDraftOptions::Settings() const {
           {"warmup", train.warmup_share},
           {"weight_decay", train.weight_decay},
           {"clip", train.clip_norm},
-          {"top", n_top},
-          {"holdout", train.holdout_share},
-          {"seed", train.seed},
           {"eval_every", eval_every}};
 }
 

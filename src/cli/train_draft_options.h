@@ -20,7 +20,7 @@ struct TrainDraftOptions {
   std::vector<std::string> data;
   bool strict = false;
   std::string output, work;
-  bool resume = false, keep_work = false;
+  bool resume = false, retrain = false, keep_work = false;
   int max_texts = 0;            // 0: all
   int context = 1024;           // tokens of a text at most
   int answer_tokens = 256;      // that the target writes at most
@@ -42,8 +42,9 @@ struct TrainDraftOptions {
   void Declare(Flags& flags);
   Status Validate() const;
   std::string WorkFolder() const { return work.empty() ? output + "/work" : work; }
-  // All that decides the result, but for data and model.
-  boost::json::object Settings() const;
+  // What decides the result, but for data and model: what is learned from, and how it is learned.
+  boost::json::object TextSettings() const;
+  boost::json::object TrainingSettings() const;
 };
 
 }  // namespace surety::cli

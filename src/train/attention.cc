@@ -76,7 +76,7 @@ void Attention<T>::Forward(const HeadBatch<T>& batch, int depth, const T* q, std
       }
       std::copy_n(own, depth, row + std::min(visible, text.n_roots));  // one run of numbers for the softmax
       const int64_t n = visible + depth;
-      T most = row[0];
+      T most = row[0] * scale;
       for (int64_t c = 0; c < n; ++c) most = std::max(most, row[c] *= scale);
       const T sum = math_.Exponentials(row, n, most);
       for (int64_t c = 0; c < n; ++c) row[c] /= sum;

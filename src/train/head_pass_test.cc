@@ -84,6 +84,26 @@ TEST(HeadPassTest, GradientOfEveryTensorIsThatOfFiniteDifferences) {
   }
 }
 
+TEST(HeadPassTest, LargeScoresOfAttentionLeaveNumbers) {
+  SerialExecutor serial;
+  const RandomTexts made = MakeRandomTexts(kSmallHead, {9, 14}, 0, kDepths, 5, 15);
+  auto exact = RandomWeights(kSmallHead, 16);
+  const HeadLayout layout(kSmallHead);
+  for (const HeadTensor t : {kQuery, kKey}) {
+    for (int64_t i = 0; i < layout.tensors[t].size(); ++i) {
+      exact[static_cast<size_t>(layout.tensors[t].offset + i)] *= 12;
+    }
+  }
+  const std::vector<float> weights(exact.begin(), exact.end());
+  const auto batch = ToFloat(made.batch);
+  HeadPass<float> pass(kSmallHead, serial);
+  std::vector<float> gradient(weights.size(), 0.0f);
+  for (const DepthResult& result : pass.Run(weights.data(), batch, kDepthWeights, gradient.data())) {
+    EXPECT_TRUE(std::isfinite(result.loss));
+  }
+  for (const float g : gradient) ASSERT_TRUE(std::isfinite(g));
+}
+
 TEST(HeadPassTest, GradientsAreAdded) {
   SerialExecutor serial;
   const RandomTexts made = MakeRandomTexts(kSmallHead, {8}, 1, kDepths, 5, 31);
