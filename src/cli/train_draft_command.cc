@@ -54,7 +54,12 @@ class TrainDraftCommand final : public Command {
     if (const Status status = options_.model.Apply(); !status.ok()) return ReportUsage(status);
     for (const auto phase : {&TrainDraftCommand::Open, &TrainDraftCommand::Answer, &TrainDraftCommand::Collect,
                              &TrainDraftCommand::Train, &TrainDraftCommand::Finish}) {
-      if (const Status status = (this->*phase)(); !status.ok()) return ReportFailure(status);
+      const Status status = (this->*phase)();
+      if (status.code() == StatusCode::kCancelled && !text_digest_.empty()) {
+        ClearProgressLine();
+        PrintError("{} is kept in {}; go on with --resume\n", status.message(), options_.WorkFolder());
+      }
+      if (!status.ok()) return ReportFailure(status);
     }
     return kExitOk;
   }
@@ -239,7 +244,7 @@ class TrainDraftCommand final : public Command {
         continue;
       }
       for (int at = 0; at < n; at += rows) {
-        if (Interrupted()) return CancelledError("interrupted while collecting hidden states; go on with --resume");
+        if (Interrupted()) return CancelledError("what was collected of hidden states");
         const int count = std::min(rows, n - at);
         const auto tokens = std::span(sample.tokens).subspan(static_cast<size_t>(at), static_cast<size_t>(count));
         const MatrixF logits = driver->Forward(tokens, at, ForwardDriver::Logits::kAll);
@@ -311,8 +316,7 @@ class TrainDraftCommand final : public Command {
     while (trainer_->step() < n_steps) {
       if (Interrupted()) {
         SURETY_RETURN_IF_ERROR(trainer_->Save(FileSystem::Real(), Work("checkpoint.bin")));
-        return CancelledError(fmt::format("interrupted at step {} of {}, which is kept; go on with --resume",
-                                          trainer_->step(), n_steps));
+        return CancelledError(fmt::format("step {} of {}", trainer_->step(), n_steps));
       }
       const int step = trainer_->step();
       const auto& measured = trainer_->measurements();

@@ -84,7 +84,7 @@ class SampleMaker {
     next_ = file_.samples().size();
     ProgressLine progress("answering", ProgressUnit::kCount, "texts");
     while (file_.samples().size() < n_texts_) {
-      if (Interrupted()) return Error(CancelledError("interrupted while answering; go on with --resume"));
+      if (Interrupted()) return Error(CancelledError("what was answered"));
       SURETY_RETURN_IF_ERROR(Feed());
       SURETY_RETURN_IF_ERROR(StepEngine());
       SURETY_RETURN_IF_ERROR(AppendReady());

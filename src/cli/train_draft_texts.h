@@ -1,7 +1,8 @@
 // From a corpus to samples: prompts are answered by the target, many at a time, and transcripts are tokenized as the
 // target would see them. Done work is in the sample file, so an interrupted run goes on with the next text.
 //
-// Threads: the engine's. Errors: kInvalidArgument with a text's file and line; kCancelled on an interrupt; the engine's.
+// Threads: the engine's. Errors: kInvalidArgument with a text's file and line; kCancelled on an interrupt; the
+// engine's.
 #pragma once
 
 #include <cstdint>

@@ -33,7 +33,9 @@ void TopOf(std::span<const float> logits, std::span<const int32_t> draft_ids, in
   for (size_t i = 0; i < draft_ids.size(); ++i) {
     all.emplace_back(logits[static_cast<size_t>(draft_ids[i])], static_cast<int32_t>(i));
   }
-  const auto before = [](const auto& a, const auto& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; };
+  const auto before = [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  };
   const size_t n = std::min(static_cast<size_t>(n_top), all.size());
   std::nth_element(all.begin(), all.begin() + static_cast<ptrdiff_t>(n) - 1, all.end(), before);
   std::sort(all.begin(), all.begin() + static_cast<ptrdiff_t>(n), before);

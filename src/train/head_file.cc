@@ -104,7 +104,7 @@ Result<const TensorView*> OutputMatrixOf(const model::ModelSource& target) {
 }
 
 void ReadRow(const TensorView& tensor, int64_t row, float* out) {
-  const auto bytes = static_cast<size_t>(tensor.rows()) == 0 ? 0 : tensor.bytes.size() / static_cast<size_t>(tensor.rows());
+  const size_t bytes = tensor.bytes.size() / static_cast<size_t>(tensor.rows());
   kernels::DequantizeRow(tensor.dtype, tensor.bytes.data() + static_cast<size_t>(row) * bytes, tensor.cols(), out);
 }
 

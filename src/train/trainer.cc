@@ -1,6 +1,8 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -25,7 +27,8 @@ constexpr uint32_t kOrderLane = 0x7261'0001, kSplitLane = 0x7261'0002;  // strea
 std::vector<int32_t> Shuffled(size_t n, uint64_t seed, uint64_t round, uint32_t lane) {
   std::vector<std::pair<uint64_t, int32_t>> keyed;
   for (size_t i = 0; i < n; ++i) {
-    const RandomKey key = {.seed = seed, .position = (round << 32) | i, .purpose = RandomPurpose::kWorkload, .lane = lane};
+    const RandomKey key = {.seed = seed, .position = (round << 32) | i, .purpose = RandomPurpose::kWorkload,
+                           .lane = lane};
     keyed.emplace_back(RandomBits(key), static_cast<int32_t>(i));
   }
   std::sort(keyed.begin(), keyed.end());
@@ -34,11 +37,16 @@ std::vector<int32_t> Shuffled(size_t n, uint64_t seed, uint64_t round, uint32_t 
   return order;
 }
 
-json::array ToJson(const std::vector<double>& values) { return json::array(values.begin(), values.end()); }
+// As bits: decimal numbers need not be read back exactly.
+json::array BitsOf(std::span<const double> values) {
+  json::array out;
+  for (const double x : values) out.push_back(std::bit_cast<uint64_t>(x));
+  return out;
+}
 
 std::vector<double> DoublesOf(const json::value& list) {
   std::vector<double> out;
-  for (const json::value& item : list.as_array()) out.push_back(item.to_number<double>());
+  for (const json::value& item : list.as_array()) out.push_back(std::bit_cast<double>(item.to_number<uint64_t>()));
   return out;
 }
 
@@ -138,11 +146,11 @@ class RealTrainer final : public Trainer {
   Status Save(FileSystem& files, const std::string& path) const override {
     json::object state = {{"digest", data_.digest}, {"steps", n_steps()}};
     json::array records, measurements;
-    for (const StepRecord& r : records_) records.push_back(json::array{r.loss, r.gradient_norm});
+    for (const StepRecord& r : records_) records.push_back(BitsOf(std::array{r.loss, r.gradient_norm}));
     for (const Measurement& m : measurements_) {
       measurements.push_back(json::object{{"step", m.step},
-                                          {"loss", ToJson(m.loss)},
-                                          {"acceptance", ToJson(m.acceptance)},
+                                          {"loss", BitsOf(m.loss)},
+                                          {"acceptance", BitsOf(m.acceptance)},
                                           {"n_tried", json::array(m.n_tried.begin(), m.n_tried.end())}});
     }
     state["records"] = std::move(records);
@@ -173,7 +181,7 @@ class RealTrainer final : public Trainer {
       m.step = static_cast<int>(value.at("step").to_number<int64_t>());
       m.loss = DoublesOf(value.at("loss"));
       m.acceptance = DoublesOf(value.at("acceptance"));
-      for (const double n : DoublesOf(value.at("n_tried"))) m.n_tried.push_back(static_cast<int64_t>(n));
+      for (const json::value& n : value.at("n_tried").as_array()) m.n_tried.push_back(n.to_number<int64_t>());
       measurements_.push_back(std::move(m));
     }
     return OkStatus();

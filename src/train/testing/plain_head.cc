@@ -212,7 +212,9 @@ std::vector<double> RandomWeights(const HeadShape& shape, uint64_t seed) {
 HeadBatch<float> ToFloat(const HeadBatch<double>& from) {
   HeadBatch<float> to;
   to.n_top = from.n_top;
-  for (const auto& text : from.texts) to.texts.push_back({text.first_root, text.n_roots, text.first_active, text.n_active});
+  for (const auto& text : from.texts) {
+    to.texts.push_back({text.first_root, text.n_roots, text.first_active, text.n_active});
+  }
   to.positions = from.positions;
   to.active = from.active;
   to.taps.assign(from.taps.begin(), from.taps.end());
