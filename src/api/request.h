@@ -99,7 +99,7 @@ struct Usage {
   int cached_tokens = 0;   // of prompt_tokens, found in the KV cache
   int output_tokens = 0;
   int draft_tokens = 0;    // proposed and verified
-  int accepted_tokens = 0; // of draft_tokens, those that held: output tokens without a step of their own
+  int accepted_tokens = 0; // of draft_tokens, those that held and were given, an end token included
 };
 
 struct TokenLogprob {

@@ -8,15 +8,16 @@
 #include "cli/json_out.h"
 #include "cli/models_store.h"
 #include "cli/progress.h"
+#include "engine/draft_model.h"
 #include "engine/embedding_backend.h"
+#include "engine/make_drafters.h"
 
 namespace surety::cli {
 
 int64_t ModelHost::KvBytesFor(const engine::LocalModel& model) const {
   if (options_.kv_memory_bytes > 0) return options_.kv_memory_bytes;
   const engine::EngineOptions& e = options_.backend.engine;
-  KvLayout layout = model.config().KvLayoutFor(e.kv_type, e.page_tokens);
-  if (model.draft() != nullptr) layout = engine::DraftModel::LayoutWith(model, layout);
+  const KvLayout layout = engine::LayoutWithDrafts(model, model.config().KvLayoutFor(e.kv_type, e.page_tokens));
   const int64_t context = std::min(e.context_tokens, model.config().max_context);
   const int64_t one = (context + e.page_tokens - 1) / e.page_tokens * layout.PageStrideBytes();
   // Room for the prefix cache beside what runs.
@@ -36,8 +37,10 @@ Status ModelHost::CheckBudget(int64_t needed, const std::string& name) const {
 
 Result<std::unique_ptr<api::Backend>> ModelHost::Open(OpenedModel opened, const std::string& name) {
   const engine::LocalModel* draft = opened.local->draft();
-  const int64_t weights =
-      opened.local->model().weight_bytes() + (draft == nullptr ? 0 : draft->model().weight_bytes());
+  const model::DraftHead* head = opened.local->head();
+  const int64_t drafting = (draft == nullptr ? 0 : draft->model().weight_bytes()) +
+                           (head == nullptr ? 0 : head->weight_bytes());
+  const int64_t weights = opened.local->model().weight_bytes() + drafting;
   const std::string digest = KnownDigest(opened.path);
   if (opened.local->config().encoder) {
     SURETY_RETURN_IF_ERROR(CheckBudget(weights, name));
@@ -63,12 +66,12 @@ Result<std::unique_ptr<api::Backend>> ModelHost::Open(OpenedModel opened, const 
 }
 
 Result<boost::json::object> ModelHost::Load(const std::string& model, const std::string& name,
-                                            const std::string& draft_model) {
+                                            const DraftFlags& drafts) {
   const std::lock_guard lock(mutex_);
   ModelFlags flags;
   flags.model = model;
   flags.threads = options_.threads;
-  SURETY_ASSIGN_OR_RETURN(OpenedModel opened, OpenModel(flags, draft_model));
+  SURETY_ASSIGN_OR_RETURN(OpenedModel opened, OpenModel(flags, drafts));
   const std::string served_as = name.empty() ? ModelNameOf(opened.path) : name;
   if (bytes_.contains(served_as)) {
     return Error(Status(StatusCode::kAlreadyExists, "a model '" + served_as + "' is loaded already"));

@@ -32,9 +32,8 @@ class ModelHost {
       : options_(std::move(options)), models_(std::move(models)), metrics_(metrics) {}
 
   // Opens a model and makes it available as `name` (empty: the file's). What was loaded, for a report.
-  // `draft_model`: one that drafts for it; empty: none.
   Result<boost::json::object> Load(const std::string& model, const std::string& name,
-                                   const std::string& draft_model = "");
+                                   const DraftFlags& drafts = {});
   Result<boost::json::object> Unload(const std::string& name);
   // All models: no new requests; running ones end within the limit.
   void Drain(int64_t limit_ms);

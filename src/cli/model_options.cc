@@ -1,6 +1,7 @@
 #include "cli/model_options.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
@@ -17,6 +18,7 @@
 #include "cli/json_out.h"
 #include "cli/models_catalogue.h"
 #include "cli/models_store.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "kernels/cpu/isa.h"
 
@@ -25,7 +27,7 @@ namespace {
 
 namespace cpu = kernels::cpu;
 
-constexpr int kMaxDraft = 64;  // as engine::SpeculationOptions has it
+constexpr int kMaxDraft = 63;  // as engine::SpeculationOptions has it
 
 Status ForceInstructionSet(const std::string& name) {
   if (name.empty()) return OkStatus();
@@ -36,6 +38,30 @@ Status ForceInstructionSet(const std::string& name) {
   const auto isa = cpu::IsaFromName(name);
   if (!isa) return InvalidArgumentError(fmt::format("--isa: '{}' is unknown; this processor has {}", name, known));
   return cpu::SetIsa(*isa).WithContext(fmt::format("--isa (this processor has {})", known));
+}
+
+// "2,15,27"; empty where that is no list of numbers.
+std::vector<int> LayersOf(const std::string& text) {
+  std::vector<int> layers;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    int layer = 0;
+    const auto read = std::from_chars(text.data() + at, text.data() + end, layer);
+    if (read.ec != std::errc() || read.ptr != text.data() + end || layer < 0 || end + 1 == text.size()) return {};
+    layers.push_back(layer);
+    at = end + 1;
+  }
+  return layers;
+}
+
+// What a head was taken for, and what its trial said.
+void ReportHead(const engine::LocalModel& model) {
+  if (model.head() == nullptr) return;
+  std::string line = "draft head: " + model.head()->recipe().Describe();
+  if (model.head_acceptance() >= 0) {
+    line += fmt::format("; of the model's own text it knows {:.1f} %", 100 * model.head_acceptance());
+  }
+  PrintErrorText(line + "\n");
 }
 
 }  // namespace
@@ -86,7 +112,18 @@ void SpeculationFlags::Declare(Flags& flags) {
             "auto: verify drafts together where that saves time; lookup or model: with drafts of that kind alone; "
             "always: whatever they cost, for tests; off: one token a step");
   flags.Add("--draft-model", draft_model, "a smaller model, by name or path, that drafts");
-  flags.Add("--draft-max", draft_max, "drafted tokens of a sequence in one step at most, 0 to 64");
+  flags.Add("--draft-head", draft_head,
+            "a draft head of this model that drafts: a folder or .safetensors file of a Medusa or EAGLE head");
+  flags.Add("--draft-head-floor", draft_head_floor,
+            "a head is refused that knows less than this share, in per cent, of tokens that the model itself writes "
+            "when it is loaded; 0: it is not tried");
+  flags.Add("--draft-head-layers", draft_head_layers,
+            "EAGLE-3: numbers of the layers whose entering hidden states the head reads, with commas, if its files are "
+            "wrong; outputs: the numbers in its files are of the layers whose output is meant");
+  flags.Add("--draft-head-norm", draft_head_norm,
+            "EAGLE-3: true or false: the residual is the normed state (norm_before_residual), if its files are wrong");
+  flags.Add("--draft-max", draft_max, "how many tokens ahead a draft goes at most, 0 to 63");
+  flags.Add("--draft-branches", draft_branches, "branches of a draft tree at most, 1 to 63; 1: chains alone");
 }
 
 Status SpeculationFlags::Validate() const {
@@ -94,25 +131,55 @@ Status SpeculationFlags::Validate() const {
   if (std::find(std::begin(kChoices), std::end(kChoices), speculate) == std::end(kChoices)) {
     return InvalidArgumentError(fmt::format("--speculate: '{}' is none of {}", speculate, fmt::join(kChoices, ", ")));
   }
-  if (speculate == "model" && draft_model.empty()) {
-    return InvalidArgumentError("--speculate model: --draft-model says which");
+  if (speculate == "model" && draft_model.empty() && draft_head.empty()) {
+    return InvalidArgumentError("--speculate model: --draft-model or --draft-head says which");
+  }
+  if (!draft_model.empty() && !draft_head.empty()) {
+    return InvalidArgumentError("--draft-model and --draft-head exclude each other: one of them drafts");
+  }
+  if (!(draft_head_floor >= 0 && draft_head_floor <= 100)) {
+    return InvalidArgumentError(fmt::format("--draft-head-floor: {} is not between 0 and 100", draft_head_floor));
+  }
+  if (!draft_head_norm.empty() && draft_head_norm != "true" && draft_head_norm != "false") {
+    return InvalidArgumentError(fmt::format("--draft-head-norm: '{}' is neither true nor false", draft_head_norm));
+  }
+  if (!draft_head_layers.empty() && draft_head_layers != "outputs" && LayersOf(draft_head_layers).empty()) {
+    return InvalidArgumentError(fmt::format("--draft-head-layers: '{}' is neither 'outputs' nor a list of numbers of "
+                                            "layers such as 2,15,27", draft_head_layers));
   }
   if (draft_max < 0 || draft_max > kMaxDraft) {
     return InvalidArgumentError(fmt::format("--draft-max: {} is not between 0 and {}", draft_max, kMaxDraft));
   }
+  if (draft_branches < 1 || draft_branches > kMaxDraft) {
+    return InvalidArgumentError(
+        fmt::format("--draft-branches: {} is not between 1 (chains alone) and {}", draft_branches, kMaxDraft));
+  }
   return OkStatus();
+}
+
+DraftFlags SpeculationFlags::Drafts() const {
+  DraftFlags drafts;
+  if (speculate == "lookup" || speculate == "off") return drafts;
+  drafts.model = draft_model;
+  drafts.head.path = draft_head;
+  drafts.head.layer_ids_are_outputs = draft_head_layers == "outputs";
+  if (!drafts.head.layer_ids_are_outputs) drafts.head.entering_layers = LayersOf(draft_head_layers);
+  if (!draft_head_norm.empty()) drafts.head.norm_before_residual = draft_head_norm == "true";
+  drafts.head_check.floor = draft_head_floor / 100;
+  return drafts;
 }
 
 engine::SpeculationOptions SpeculationFlags::Options() const {
   engine::SpeculationOptions options;
   options.max_draft_tokens = speculate == "off" ? 0 : draft_max;
+  options.max_branches = draft_branches;
   options.lookup = speculate != "model";
   options.whatever_it_costs = speculate == "always";
   options.max_draft_rows = std::max(options.max_draft_rows, options.max_draft_tokens);  // room for one such draft
   return options;
 }
 
-Result<OpenedModel> OpenModel(const ModelFlags& flags, const std::string& draft_model) {
+Result<OpenedModel> OpenModel(const ModelFlags& flags, const DraftFlags& drafts) {
   OpenedModel opened;
   SURETY_ASSIGN_OR_RETURN(opened.path, ResolveModel(flags.model));
   const int64_t start = Clock::Real().NowNanos();
@@ -124,21 +191,24 @@ Result<OpenedModel> OpenModel(const ModelFlags& flags, const std::string& draft_
     };
     engine::LocalModelOptions options;
     options.path = opened.path;
-    if (!draft_model.empty()) {
-      SURETY_ASSIGN_OR_RETURN(options.draft_path, ResolveModel(draft_model));
+    if (!drafts.model.empty()) {
+      SURETY_ASSIGN_OR_RETURN(options.draft_path, ResolveModel(drafts.model));
     }
+    options.head = drafts.head;
+    options.head_check = drafts.head_check;
     options.n_threads = flags.threads;
     SURETY_ASSIGN_OR_RETURN(opened.local, engine::LocalModel::Open(FileSystem::Real(), options, on_progress));
   }
   opened.load_seconds = NanosToSeconds(Clock::Real().NowNanos() - start);
   if (!opened.local->warning().empty()) ReportWarning(opened.local->warning());
+  ReportHead(*opened.local);
   return opened;
 }
 
 Result<OpenedEngine> OpenEngine(const ModelFlags& flags, const KvFlags& kv, const SpeculationFlags& speculation,
                                 int max_rows) {
   OpenedEngine opened;
-  SURETY_ASSIGN_OR_RETURN(opened.model, OpenModel(flags, speculation.DraftModel()));
+  SURETY_ASSIGN_OR_RETURN(opened.model, OpenModel(flags, speculation.Drafts()));
   if (opened.model.local->config().encoder) {
     return Error(FailedPreconditionError(
         fmt::format("{} is an encoder: it makes embeddings and writes no text; use surety embed", flags.model)));
@@ -176,6 +246,10 @@ boost::json::object DescribeModel(const OpenedModel& model) {
   out["threads"] = model.local->executor().n_workers();
   out["load_seconds"] = Rounded(model.load_seconds);
   out["weight_bytes"] = model.local->model().weight_bytes();
+  if (const model::DraftHead* head = model.local->head(); head != nullptr) {
+    out["draft_head"] = head->recipe().Describe();
+    if (model.local->head_acceptance() >= 0) out["draft_head_acceptance"] = Rounded(model.local->head_acceptance());
+  }
   return out;
 }
 

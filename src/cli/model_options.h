@@ -37,18 +37,30 @@ struct KvFlags {
   Status Validate() const;
 };
 
+// Who drafts beside texts and grammars: a model, as flags name models, or a head; one of them or none.
+struct DraftFlags {
+  std::string model;
+  model::HeadOptions head;
+  engine::HeadCheckOptions head_check;
+};
+
 // Drafts of tokens. They change when tokens come, never which.
 struct SpeculationFlags {
   std::string speculate = "auto";
   std::string draft_model;
+  std::string draft_head;
+  double draft_head_floor = 35;       // per cent
+  std::string draft_head_layers;      // "", "outputs", or numbers
+  std::string draft_head_norm;        // "", "true", "false"
   int draft_max = engine::SpeculationOptions().max_draft_tokens;
+  int draft_branches = engine::SpeculationOptions().max_branches;
 
   void Declare(Flags& flags);
   // Checks the values; the messages name the flags.
   Status Validate() const;
   engine::SpeculationOptions Options() const;
-  // The model that drafts, as flags name models; empty: none.
-  std::string DraftModel() const { return speculate == "lookup" || speculate == "off" ? "" : draft_model; }
+  // What drafts beside texts and grammars. Precondition: Validate has said yes.
+  DraftFlags Drafts() const;
 };
 
 struct OpenedModel {
@@ -63,15 +75,15 @@ struct OpenedEngine {
   std::unique_ptr<engine::Engine> engine;
 };
 
-// `draft_model`: one that drafts for it; empty: none.
-Result<OpenedModel> OpenModel(const ModelFlags& flags, const std::string& draft_model = "");
+Result<OpenedModel> OpenModel(const ModelFlags& flags, const DraftFlags& drafts = {});
 Result<OpenedEngine> OpenEngine(const ModelFlags& flags, const KvFlags& kv, const SpeculationFlags& speculation,
                                 int max_rows);
 
 // The last part of a path, without ".gguf": what a report calls the model.
 std::string ModelNameOf(const std::string& path);
 
-// Fields that all reports share: model, path, architecture, isa, threads, load_seconds, weight_bytes.
+// Fields that all reports share: model, path, architecture, isa, threads, load_seconds, weight_bytes; with a draft head
+// draft_head: its recipe in words, draft_head_acceptance: in its trial, where it had one.
 boost::json::object DescribeModel(const OpenedModel& model);
 
 }  // namespace surety::cli

@@ -17,7 +17,7 @@ TEST(ModelOptionsTest, ModelIsNamedAfterTheLastPartOfItsPath) {
 }
 
 TEST(ModelOptionsTest, FlagsOfSpeculationBecomeOptionsThatTheEngineTakes) {
-  for (int draft_max = 0; draft_max <= 64; ++draft_max) {
+  for (int draft_max = 0; draft_max <= 63; ++draft_max) {
     SpeculationFlags flags;
     flags.draft_max = draft_max;
     ASSERT_TRUE(flags.Validate().ok());
@@ -36,11 +36,51 @@ TEST(ModelOptionsTest, FaultsOfSpeculationNameTheFlag) {
   SpeculationFlags flags;
   flags.speculate = "on";
   EXPECT_NE(flags.Validate().message().find("--speculate: 'on'"), std::string::npos);
-  for (const int draft_max : {-1, 65}) {
+  for (const int draft_max : {-1, 64}) {
     flags = SpeculationFlags();
     flags.draft_max = draft_max;
     EXPECT_NE(flags.Validate().message().find("--draft-max"), std::string::npos);
   }
+}
+
+TEST(ModelOptionsTest, ADraftHeadAndItsRecipeComeFromFlags) {
+  SpeculationFlags flags;
+  flags.draft_head = "head";
+  flags.draft_head_floor = 50;
+  flags.draft_head_layers = "2,15,27";
+  flags.draft_head_norm = "true";
+  ASSERT_TRUE(flags.Validate().ok()) << flags.Validate().ToString();
+  DraftFlags drafts = flags.Drafts();
+  EXPECT_EQ(drafts.head.path, "head");
+  EXPECT_EQ(drafts.head.entering_layers, (std::vector<int>{2, 15, 27}));
+  EXPECT_FALSE(drafts.head.layer_ids_are_outputs);
+  EXPECT_EQ(drafts.head.norm_before_residual, std::optional<bool>(true));
+  EXPECT_EQ(drafts.head_check.floor, 0.5);
+  flags.draft_head_layers = "outputs";
+  flags.draft_head_norm = "";
+  drafts = flags.Drafts();
+  EXPECT_TRUE(drafts.head.layer_ids_are_outputs && drafts.head.entering_layers.empty());
+  EXPECT_FALSE(drafts.head.norm_before_residual.has_value());
+  flags.speculate = "lookup";
+  EXPECT_TRUE(flags.Drafts().head.path.empty());
+  flags.speculate = "model";
+  EXPECT_TRUE(flags.Validate().ok());
+}
+
+TEST(ModelOptionsTest, FaultsOfADraftHeadNameTheFlag) {
+  const auto message = [](auto change) {
+    SpeculationFlags flags;
+    flags.draft_head = "head";
+    change(flags);
+    return flags.Validate().message();
+  };
+  for (const char* layers : {"2,", "2;3", "two", "-1", ",1", "outputs,2"}) {
+    EXPECT_NE(message([&](auto& f) { f.draft_head_layers = layers; }).find("--draft-head-layers"), std::string::npos)
+        << layers;
+  }
+  EXPECT_NE(message([](auto& f) { f.draft_head_norm = "yes"; }).find("--draft-head-norm: 'yes'"), std::string::npos);
+  EXPECT_NE(message([](auto& f) { f.draft_head_floor = 101; }).find("--draft-head-floor: 101"), std::string::npos);
+  EXPECT_NE(message([](auto& f) { f.draft_model = "small"; }).find("exclude each other"), std::string::npos);
 }
 
 }  // namespace

@@ -84,9 +84,9 @@ class ServeCommand final : public Command {
 
  private:
   Status LoadModels() {
-    std::string draft_model = flags_.speculation.DraftModel();  // drafts for the first model, which is the default
+    DraftFlags drafts = flags_.speculation.Drafts();  // for the first model, which is the default
     for (const std::string& model : flags_.models) {
-      SURETY_ASSIGN_OR_RETURN(auto report, host_->Load(model, "", std::exchange(draft_model, "")));
+      SURETY_ASSIGN_OR_RETURN(auto report, host_->Load(model, "", std::exchange(drafts, {})));
       loaded_.push_back(std::move(report));
     }
     for (const std::string& model : flags_.embedding_models) {

@@ -59,6 +59,14 @@ ShapedAnswer::ShapedAnswer(std::shared_ptr<const AnswerShape> shape) : shape_(st
   if (shape_->family != ToolFamily::kNone) parser_.emplace(shape_->family, shape_->tool_names);
 }
 
+ShapedAnswer ShapedAnswer::Fork() const {
+  ShapedAnswer fork(nullptr);
+  fork.shape_ = shape_;
+  fork.matcher_ = matcher_;
+  fork.mask_ = mask_;
+  return fork;
+}
+
 Status ShapedAnswer::Mask(std::span<float> logits) {
   SURETY_RETURN_IF_ERROR(matcher_->FillMask(mask_));
   constexpr float kForbidden = -std::numeric_limits<float>::infinity();
@@ -81,6 +89,18 @@ Status ShapedAnswer::Mask(std::span<float> logits) {
 
 void ShapedAnswer::Accept(int32_t token) {
   if (matcher_) matcher_->AcceptToken(token);
+}
+
+uint64_t ShapedAnswer::AllowedNodes(const spec::DraftTree& tree) const {
+  if (!matcher_) return ~uint64_t{0};
+  uint64_t allowed = 1;
+  std::vector<GrammarMatcher> states = {*matcher_};  // by node
+  for (int n = 1; n < tree.size(); ++n) {
+    states.push_back(states[static_cast<size_t>(tree.parent(n))]);
+    const bool above = (allowed >> tree.parent(n) & 1) != 0;
+    if (above && states.back().AcceptToken(tree.token(n))) allowed |= uint64_t{1} << n;
+  }
+  return allowed;
 }
 
 std::string_view ShapedAnswer::MarkerText(const model::Tokenizer& tokenizer, int32_t token) const {

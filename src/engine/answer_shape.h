@@ -16,6 +16,7 @@
 #include "engine/grammar/token_trie.h"
 #include "engine/tool_calls.h"
 #include "model/tokenizer/tokenizer.h"
+#include "spec/draft_tree.h"
 
 namespace surety::engine {
 
@@ -51,9 +52,13 @@ class ShapedAnswer {
   explicit ShapedAnswer(std::shared_ptr<const AnswerShape> shape);
 
   bool constrained() const { return matcher_.has_value(); }
+  // The same place in the constraint, to go on from apart from this one. It reads no tool calls.
+  ShapedAnswer Fork() const;
   // Minus infinity for every token that may not follow. The reason if none may.
   Status Mask(std::span<float> logits);
   void Accept(int32_t token);
+  // The nodes of a tree below the text so far that the constraint allows (bit n, the root's too); all without one.
+  uint64_t AllowedNodes(const spec::DraftTree& tree) const;
   // What must come next whatever the answer is, at most `limit` bytes; empty where there is a choice.
   std::string ForcedBytes(size_t limit) const { return matcher_ ? matcher_->ForcedBytes(limit) : std::string(); }
   // What a control token adds to the text; empty for most.

@@ -177,7 +177,7 @@ TEST_F(DraftScopeTest, CachedPrefixesGiveWayToDrafts) {
   std::vector<int> accepted;
   for (const int n_other : {0, 60}) {
     EngineOptions options = AllDrafts(32);
-    options.speculation.max_draft_tokens = options.speculation.max_draft_rows = 64;
+    options.speculation.max_draft_tokens = options.speculation.max_draft_rows = 63;
     engine_ = Make(Llama(), options, clock_);
     for (int i = 0; i < n_other; ++i) {
       api::GenerationRequest other = request_;

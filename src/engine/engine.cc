@@ -7,7 +7,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/committed_rows.h"
 #include "engine/executor.h"
+#include "engine/make_drafters.h"
+#include "engine/model_costs.h"
 #include "engine/page_keeper.h"
 #include "engine/scheduler.h"
 #include "engine/step_log.h"
@@ -32,20 +35,14 @@ SchedulerOptions SchedulerOptionsOf(const EngineOptions& options) {
 
 Sha256Digest DigestOf(const LocalModel& model, const EngineOptions& options) {
   // The draft's keys and values lie beside the target's, so it is a part of what computed a page.
-  const std::string draft = model.draft() == nullptr ? std::string() : "\ndraft " + model.draft()->source().path();
+  std::string draft = model.draft() == nullptr ? std::string() : "\ndraft " + model.draft()->source().path();
+  if (model.head() != nullptr) draft = "\nhead " + model.head()->recipe().path;
   const std::string text = options.model_digest.empty()
                                ? model.source().path() + "\n" + std::to_string(model.source().file_bytes()) + "\n" +
                                      model.config().architecture + "\n" + std::to_string(model.config().n_layers)
                                : options.model_digest;
   const std::string both = text + draft;
   return Sha256Of(std::as_bytes(std::span(both)));
-}
-
-// Attended tokens whose scores and values cost as many multiply-adds as one row of the weight matrices.
-double AttendedPerRow(const model::Model& model) {
-  const model::ModelConfig& config = model.config();
-  const double macs = 2.0 * config.n_heads * config.head_dim * config.n_layers;
-  return std::max(1.0, static_cast<double>(model.macs_per_row()) / std::max(1.0, macs));
 }
 
 void TakeText(ToolCallText piece, api::Event& event) {
@@ -58,10 +55,11 @@ class EngineImpl final : public Engine {
  public:
   EngineImpl(LocalModel& model, const EngineOptions& options, Clock& clock, std::unique_ptr<kv::PagePool> pool,
              std::unique_ptr<StepExecutor> executor, std::unique_ptr<PageKeeper> keeper, kv::ScopeSecret secret,
-             std::unique_ptr<DraftModel> draft_model)
+             std::vector<std::unique_ptr<Drafter>> drafters)
       : model_(model), options_(options), clock_(clock), pool_(std::move(pool)), executor_(std::move(executor)),
         keeper_(std::move(keeper)), secret_(std::move(secret)), digest_(DigestOf(model, options)),
-        speculator_(options.speculation, model.tokenizer(), std::move(draft_model)),
+        speculator_(options.speculation, model.tokenizer(), std::move(drafters),
+                    ContextShare(model.model(), pool_->layout())),
         scheduler_(SchedulerOptionsOf(options), *pool_, *keeper_, AttendedPerRow(model.model())),
         shapes_(model.tokenizer(), model.chat_template() != nullptr ? model.source().chat_template() : std::string()),
         picker_(model.executor(), model.tokenizer().vocab_size(), EndIds(model.tokenizer())) {
@@ -80,6 +78,7 @@ class EngineImpl final : public Engine {
   }
 
   void Forget(uint64_t conversation) override { keeper_->Forget(conversation); }
+  void AddDrafter(std::unique_ptr<Drafter> drafter) override { speculator_.Add(std::move(drafter)); }
   bool idle() const override { return scheduler_.idle() && cancelled_.empty(); }
   Status Step(std::vector<api::Event>& events) override;
 
@@ -110,7 +109,8 @@ class EngineImpl final : public Engine {
   void TakePromptLogprobs(Sequence& sequence, const SequenceStep& step, int first_logit_row);
   std::span<float> LogitsOf(int row);
   void AddJobs(Sequence& sequence, int logit_row, int n_drafted);
-  void Commit(PickJob& job, int64_t now, std::vector<api::Event>& events);
+  bool Commit(PickJob& job, int64_t now, std::vector<api::Event>& events);
+  void TakeOverBranch(Sequence& sequence, const std::vector<int>& path);
   bool CommitToken(PickJob& job, size_t i, int64_t now, std::vector<api::Event>& events);
   void Finish(Sequence& sequence, api::FinishReason reason, api::Event event, std::vector<api::Event>& events);
   void Count(int64_t nanos);
@@ -132,6 +132,7 @@ class EngineImpl final : public Engine {
   StepPlan plan_;
   StepLog log_{kLoggedSteps};
   std::vector<PickJob> jobs_;
+  CommittedRowsList committed_;
   std::vector<std::vector<float>> fork_logits_;  // of the choices after the first, for their first token
   std::vector<api::RequestId> cancelled_, started_;
   std::atomic<api::RequestId> next_id_{1};
@@ -209,7 +210,7 @@ Result<kv::ForgetReceipt> EngineImpl::ForgetScope(const api::Scope& scope, api::
       if (choice == nullptr || !scope_key || !forgotten.Covers(*scope_key)) continue;
       if (choice->started) state->forgotten = true;  // what it computes again after a preemption is not kept either
       keeper_->MarkIfForgotten(*choice);
-      if (choice->lookup != nullptr) choice->lookup->DropProposal();  // perhaps of a forgotten answer
+      speculator_.Drop(*choice);
     }
   }
   return receipt;
@@ -246,8 +247,7 @@ Status EngineImpl::Step(std::vector<api::Event>& events) {
   started_.clear();
   const int64_t start = clock_.NowNanos();
   EndExpired(start, events);
-  speculator_.Plan(scheduler_.running(), keeper_->cache(), start,
-                   [this](Sequence& sequence, int n_tokens) { return scheduler_.ExtendForDraft(sequence, n_tokens); });
+  speculator_.Plan(scheduler_.running(), keeper_->cache(), start, scheduler_);
   const int64_t drafted = clock_.NowNanos();
   scheduler_.Plan(plan_, start);
   if (plan_.empty()) return OkStatus();
@@ -266,9 +266,11 @@ Status EngineImpl::Step(std::vector<api::Event>& events) {
   const int64_t computed = clock_.NowNanos();
   jobs_.clear();
   fork_logits_.clear();
+  committed_.Begin(speculator_.wants_taps());
   int logit_row = 0;
   for (size_t i = 0; i < planned.size(); ++i) {
     const SequenceStep& step = plan_.sequences[i];
+    committed_.Note(*planned[i], step);
     CommitRows(*planned[i], step.n_rows - step.n_drafted);
     TakePromptLogprobs(*planned[i], step, logit_row);
     logit_row += step.n_logits;
@@ -278,7 +280,11 @@ Status EngineImpl::Step(std::vector<api::Event>& events) {
   const int64_t now = clock_.NowNanos();
   scheduler_.Observe(plan_, now - drafted);
   Count(now - start);
-  for (PickJob& job : jobs_) Commit(job, now, events);
+  for (PickJob& job : jobs_) {
+    const Sequence* sequence = job.sequence;
+    if (Commit(job, now, events)) committed_.Drop(sequence);
+  }
+  speculator_.AfterStep(committed_.Final(), executor_->taps());
   if (plan_.n_rows() == plan_.n_decode_rows) speculator_.NoteStep(plan_.n_rows(), plan_.n_decodes, now - drafted);
   Log(start, drafted, plan_end, computed, now, n_running);
   return OkStatus();
@@ -347,33 +353,49 @@ void EngineImpl::AddJobs(Sequence& sequence, int logit_row, int n_drafted) {
     fork->n_high_water = sequence.n_computed;
     fork_logits_.emplace_back(logits.begin(), logits.end());
     jobs_.emplace_back(fork.get(), fork_logits_.back());
+    committed_.NoteFork(sequence, *fork);
     state.choices[i] = std::move(fork);
     scheduler_.EnqueueFork(state.choices[i].get());
   }
 }
 
+// Where the accepted nodes lie on a further branch of the tree, their keys and values are copied to the sequence's own
+// pages: no page changes hands.
+void EngineImpl::TakeOverBranch(Sequence& sequence, const std::vector<int>& path) {
+  const SequenceDraft& draft = sequence.draft;
+  const auto own = sequence.pages.pages();
+  const auto leaves = std::find_if(path.begin(), path.end(),
+                                   [&](int n) { return draft.PagesOf(n, own).data() != own.data(); });
+  if (leaves == path.end()) return;
+  const KvCopy copy = {draft.PagesOf(path.back(), own), own, sequence.n_tokens() - 1 + draft.tree.depth(*leaves),
+                       static_cast<int>(path.end() - leaves)};
+  executor_->CopyKv({&copy, 1});
+}
+
 // The tokens of a choice, and with each draft that held the KV that its row has written. What was drafted beyond is
-// overwritten by the rows to come.
-void EngineImpl::Commit(PickJob& job, int64_t now, std::vector<api::Event>& events) {
+// overwritten by the rows to come. True: the choice has ended and is gone.
+bool EngineImpl::Commit(PickJob& job, int64_t now, std::vector<api::Event>& events) {
   Sequence& sequence = *job.sequence;
-  const int n_drafted = static_cast<int>(job.more_logits.size());
-  speculator_.NoteDrafted(sequence, n_drafted);
+  speculator_.NoteDrafted(sequence);
   speculator_.NoteTrials(sequence, job.trials);
+  TakeOverBranch(sequence, job.path);
   for (size_t i = 0; i < job.tokens.size(); ++i) {
     if (i > 0) {
       CommitRows(sequence, 1);
-      speculator_.NoteAccepted(sequence, static_cast<int>(i) - 1);
+      committed_.NoteDrafted(sequence, job.path[i - 1]);
     }
-    if (CommitToken(job, i, now, events)) return;
+    if (i < job.path.size()) speculator_.NoteAccepted(sequence, job.path[i]);
+    if (CommitToken(job, i, now, events)) return true;
   }
   if (!job.status.ok()) {
     api::Event event;
     event.error = job.status;
     Finish(sequence, api::FinishReason::kError, std::move(event), events);
-    return;
+    return true;
   }
-  sequence.draft.clear();
+  sequence.draft.Clear();
   sequence.pages.Truncate(sequence.n_tokens());  // what drafts had taken
+  return false;
 }
 
 // True: the choice has ended and is gone.
@@ -548,19 +570,18 @@ Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOpti
   EngineOptions in_force = options;
   in_force.context_tokens = std::min(options.context_tokens, model.config().max_context);
   in_force.max_prompt_logprob_rows = std::min(options.max_prompt_logprob_rows, options.max_rows);
-  KvLayout layout = model.config().KvLayoutFor(options.kv_type, options.page_tokens);
-  if (model.draft() != nullptr) layout = DraftModel::LayoutWith(model, layout);
+  const bool drafts = options.speculation.max_draft_tokens > 0;
+  const KvLayout layout =
+      LayoutWithDrafts(model, model.config().KvLayoutFor(options.kv_type, options.page_tokens));
   SURETY_RETURN_IF_ERROR(layout.Validate());
   SURETY_ASSIGN_OR_RETURN(const int n_pages, PagesFor(in_force, layout));
   SURETY_ASSIGN_OR_RETURN(auto pool, kv::PagePool::Make(layout, n_pages));
+  SURETY_RETURN_IF_ERROR(KeepHiddenStates(model, drafts));
   SURETY_RETURN_IF_ERROR(model.model().Reserve(options.max_rows, in_force.context_tokens));
-  SURETY_ASSIGN_OR_RETURN(auto executor, MakeModelExecutor(model.model(), pool->view(), in_force.max_logit_rows(),
-                                                           options.max_rows));
-  std::unique_ptr<DraftModel> draft_model;
-  if (model.draft() != nullptr) {
-    SURETY_ASSIGN_OR_RETURN(draft_model, DraftModel::Make(model, *pool, options.max_sequences,
-                                                          in_force.context_tokens));
-  }
+  SURETY_ASSIGN_OR_RETURN(auto executor, MakeModelExecutor(model.model(), model.ops(), pool->view(),
+                                                           in_force.max_logit_rows(), options.max_rows));
+  SURETY_ASSIGN_OR_RETURN(auto drafters, MakeDrafters(model, *pool, options.max_sequences, in_force.context_tokens,
+                                                      drafts));
   SURETY_ASSIGN_OR_RETURN(kv::ScopeSecret secret, kv::ScopeSecret::Random());
   PageKeeperOptions keeper_options;
   keeper_options.policy = options.cache_policy;
@@ -569,7 +590,7 @@ Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOpti
   keeper_options.disk_bytes = options.disk_cache_bytes;
   SURETY_ASSIGN_OR_RETURN(auto keeper, PageKeeper::Make(*pool, clock, keeper_options));
   return std::make_unique<EngineImpl>(model, in_force, clock, std::move(pool), std::move(executor), std::move(keeper),
-                                      std::move(secret), std::move(draft_model));
+                                      std::move(secret), std::move(drafters));
 }
 
 }  // namespace surety::engine

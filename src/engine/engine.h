@@ -62,6 +62,8 @@ class Engine {
   Result<api::RequestId> Submit(const api::GenerationRequest& request, uint64_t keep = 0);
   virtual void Cancel(api::RequestId id) = 0;
   virtual void Forget(uint64_t conversation) = 0;  // frees a kept conversation
+  // One more who proposes tokens, beside those that the options and the model name. Before the first step.
+  virtual void AddDrafter(std::unique_ptr<Drafter> drafter) = 0;
 
   virtual bool idle() const = 0;
   // One step; events are appended. Nothing to do: returns ok at once.

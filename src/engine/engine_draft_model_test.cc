@@ -1,7 +1,6 @@
 // A draft model beside the target: the text is the target's own, bit for bit, and a model that drafts for itself is
 // always right, which it could not be if its cache, its positions or its random numbers were off by one anywhere.
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -10,7 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "engine/draft_model.h"
 #include "engine/engine.h"
+#include "engine/testing/answer_law.h"
 
 namespace surety::engine {
 namespace {
@@ -160,6 +161,7 @@ TEST_F(DraftModelTest, AModelThatDraftsForItselfIsAlwaysRight) {
   for (const bool together : {false, true}) {
     EngineOptions options = Options();
     options.kv_budget_bytes = int64_t{64} << 20;
+    options.speculation.max_branches = 1;
     const auto engine = MakeEngine(*model, options);
     auto requests = Prompts(*model, 24);
     for (auto& request : requests) request.sampling.frequency_penalty = 0;  // which the draft's own tokens would change
@@ -177,57 +179,98 @@ TEST_F(DraftModelTest, AModelThatDraftsForItselfIsAlwaysRight) {
   }
 }
 
-// Four tokens that a bias lifts far above all others: both models choose among them, each with its own mind.
-constexpr int32_t kChoices[] = {40, 77, 111, 200};
+// The same with trees: the first child is always the target's token, so no other one ever is, and a path holds as far
+// as it was verified.
+TEST_F(DraftModelTest, AModelThatDraftsTreesForItselfNeverNeedsASibling) {
+  const auto model = Open("tiny-llama-q8_0", "tiny-llama-q8_0");
+  ASSERT_NE(model, nullptr);
+  EngineOptions options = Options();
+  options.kv_budget_bytes = int64_t{64} << 20;
+  const auto engine = MakeEngine(*model, options);
+  auto requests = Prompts(*model, 24);
+  for (auto& request : requests) request.sampling.frequency_penalty = 0;
+  AnswersOf(*engine, requests, true);
+  const SpeculationCounters& counters = engine->speculation();
+  const SpeculationCounters::Method& method = counters.methods[static_cast<size_t>(DraftMethod::kModel)];
+  EXPECT_GT(counters.branches, 100);
+  EXPECT_GT(method.accepted_tokens, 300);
+  // But for a few that were arranged behind a sibling which was thought more certain.
+  EXPECT_GT(method.accepted_rank[0], 0.97 * static_cast<double>(method.accepted_tokens));
+  EXPECT_GT(counters.accepted_tokens(), counters.passes);
+}
 
-// The law of the first four tokens, as the target's own log-probabilities give it.
-std::map<std::vector<int32_t>, double> LawOfFourTokens(Engine& engine, const api::GenerationRequest& prompt) {
-  std::map<std::vector<int32_t>, double> law = {{{}, 1.0}};
-  for (int depth = 0; depth < 4; ++depth) {
-    std::map<std::vector<int32_t>, double> longer;
-    for (const auto& [tokens, probability] : law) {
-      api::GenerationRequest request = prompt;
-      request.tokens.insert(request.tokens.end(), tokens.begin(), tokens.end());
-      request.n_logprobs = 512;  // all: raw ones, without the bias
-      request.max_tokens = 1;
-      EXPECT_TRUE(engine.Submit(request).has_value());
-      while (!engine.idle()) {
-        std::vector<api::Event> events;
-        EXPECT_TRUE(engine.Step(events).ok());
-        for (const api::Event& event : events) {
-          for (const api::TokenLogprob& logprob : event.logprobs) {
-            const std::map<int32_t, float> all(logprob.top.begin(), logprob.top.end());
-            double sum = 0;
-            for (const int32_t token : kChoices) sum += std::exp(static_cast<double>(all.at(token)));
-            for (const int32_t token : kChoices) {
-              std::vector<int32_t> next = tokens;
-              next.push_back(token);
-              longer[next] += probability * std::exp(static_cast<double>(all.at(token))) / sum;
+// Each node of a grown tree against a plain answer to the text and the node's path: were keys or values of a branch
+// wrong anywhere, its children would be other tokens.
+TEST_F(DraftModelTest, TheNodesOfATreeAreWhatTheDraftSaysBehindTheirPaths) {
+  for (const char* draft : {"tiny-llama-q4_0", "tiny-qwen2-q5_0"}) {
+    const auto model = Open("tiny-llama-q8_0", draft);
+    const auto alone = Open(draft, "");
+    ASSERT_TRUE(model != nullptr && alone != nullptr);
+    EngineOptions off = Options();
+    off.speculation.max_draft_tokens = 0;
+    const auto plain = MakeEngine(*alone, off);
+    const KvLayout layout = DraftModel::LayoutWith(*model, model->config().KvLayoutFor(KvType::kF16, 16));
+    const auto pool = *kv::PagePool::Make(layout, 64);
+    const auto drafter = *DraftModel::Make(*model, *pool, 4, 160);
+    const spec::VocabularyMap& map = *model->draft_vocabulary();
+    int n_checked = 0, n_on_branches = 0;
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      RequestState state;
+      state.prepared.request = Prompt(*model, seed, 0.0f);
+      state.prepared.request.sampling.frequency_penalty = 0;
+      state.prepared.prompt = state.prepared.request.tokens;
+      state.prepared.max_tokens = 100;
+      Sequence sequence(state, 0, state.prepared.prompt, model->tokenizer(), *pool);
+      ASSERT_TRUE(sequence.pages.Extend(sequence.n_tokens() + 8));
+      DraftProposal proposal;
+      for (int round = 0; round < 2; ++round) {  // the second time all but the last token is there already
+        proposal.Clear(sequence.tokens.back());
+        DraftProposal* const proposals[] = {&proposal};
+        const int n_free = pool->n_free();
+        const DraftWish wish = {.sequence = &sequence, .max_nodes = 24, .max_depth = 5, .max_branches = 4,
+                                .max_pages = 16};
+        drafter->Draft({&wish, 1}, proposals);
+        EXPECT_EQ(pool->n_free(), n_free);
+        ASSERT_GT(proposal.tree.size(), 8);
+        EXPECT_FALSE(proposal.tree.IsChain());
+        for (int n = 0; n < proposal.tree.size(); ++n) {
+          const auto children = proposal.tree.children(n);
+          if (children.empty()) continue;
+          api::GenerationRequest request = state.prepared.request;
+          request.max_tokens = 1;
+          std::vector<int32_t> path;
+          for (int m = n; m > 0; m = proposal.tree.parent(m)) path.insert(path.begin(), proposal.tree.token(m));
+          request.tokens.clear();
+          for (const int32_t token : state.prepared.prompt) map.AppendDraftTokens(token, request.tokens);
+          for (const int32_t token : path) request.tokens.push_back(map.ToDraft(token));
+          request.n_logprobs = 512;
+          const auto id = *plain->Submit(request);
+          std::vector<api::Event> events;
+          while (!plain->idle()) ASSERT_TRUE(plain->Step(events).ok());
+          ASSERT_EQ(events.back().request, id);
+          int32_t best = -1;  // of the tokens that both have
+          for (const auto& event : events) {
+            for (const auto& logprob : event.logprobs) {
+              for (const auto& [token, value] : logprob.top) {
+                if (best < 0) best = map.ToTarget(token);
+              }
             }
           }
+          bool found = false;
+          for (const int child : children) found |= proposal.tree.token(child) == best;
+          EXPECT_TRUE(found) << draft << ", seed " << seed << ", node " << n;
+          ++n_checked;
+          n_on_branches += n > 1 && proposal.tree.BeginsBranch(n) ? 1 : 0;
         }
       }
     }
-    law = longer;
+    EXPECT_GT(n_checked, 100);
+    EXPECT_GT(n_on_branches, 20);
   }
-  return law;
 }
 
-// How many standard deviations the chi-square statistic of the seen counts lies above what the law leads to expect.
-double DeviationsFrom(const std::map<std::vector<int32_t>, double>& law,
-                      const std::map<std::vector<int32_t>, int>& seen, int n) {
-  double statistic = 0;
-  for (const auto& [tokens, probability] : law) {
-    const auto found = seen.find(tokens);
-    const double expected = n * probability, count = found == seen.end() ? 0 : found->second;
-    statistic += (count - expected) * (count - expected) / expected;
-  }
-  for (const auto& [tokens, count] : seen) {
-    if (!law.contains(tokens)) return 1e9;
-  }
-  const double degrees = static_cast<double>(law.size()) - 1;
-  return (statistic - degrees) / std::sqrt(2 * degrees);
-}
+// Four tokens that a bias lifts far above all others: both models choose among them, each with its own mind.
+constexpr int32_t kChoices[] = {40, 77, 111, 200};
 
 TEST_F(DraftModelTest, SampledAnswersHaveTheTargetsLawUnderBothExactRules) {
   const auto model = Open("tiny-llama-q8_0", "tiny-llama-q4_0");
@@ -241,12 +284,12 @@ TEST_F(DraftModelTest, SampledAnswersHaveTheTargetsLawUnderBothExactRules) {
   api::GenerationRequest prompt = Prompt(*model, 5, 1.0f);
   prompt.sampling = {};
   for (const int32_t token : kChoices) prompt.sampling.logit_bias.emplace_back(token, 80.0f);
-  const auto law = LawOfFourTokens(*MakeEngine(*model, options), prompt);
+  const auto law = testing::LawOfTokens(*MakeEngine(*model, options), prompt, kChoices, 4);
   ASSERT_EQ(law.size(), 256u);
   using Rule = api::Verification;
   for (const Rule rule : {Rule::kCoupled, Rule::kRejection, Rule::kLossyTypical}) {
     const auto engine = MakeEngine(*model, options);
-    std::map<std::vector<int32_t>, int> seen;
+    testing::TextCounts seen;
     std::map<api::RequestId, std::vector<int32_t>> answers;
     for (int i = 0; i < kAnswers; ++i) {
       api::GenerationRequest request = prompt;
@@ -269,8 +312,9 @@ TEST_F(DraftModelTest, SampledAnswersHaveTheTargetsLawUnderBothExactRules) {
       ++seen[tokens];
     }
     EXPECT_GT(engine->speculation().accepted_tokens(), kAnswers / 2);
+    EXPECT_GT(engine->speculation().branches, kAnswers / 8);
     EXPECT_GT(engine->speculation().draft_tokens(), engine->speculation().accepted_tokens());
-    const double deviations = DeviationsFrom(law, seen, kAnswers);
+    const double deviations = testing::DeviationsFrom(law, seen, kAnswers);
     if (rule == Rule::kLossyTypical) {
       EXPECT_GT(deviations, 50) << "the lossy rule is far from the law, or this test could not tell";
     } else {

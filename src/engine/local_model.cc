@@ -2,6 +2,7 @@
 
 #include "base/memory_info.h"
 #include "base/thread_pool.h"
+#include "engine/head_check.h"
 #include "kernels/cpu/cpu_ops.h"
 
 namespace surety::engine {
@@ -45,6 +46,19 @@ Result<std::unique_ptr<LocalModel>> LocalModel::Open(FileSystem& files, const Lo
     draft.executor = local->executor_;
     SURETY_ASSIGN_OR_RETURN(local->draft_, Open(files, draft, progress));
     local->draft_vocabulary_ = std::make_unique<spec::VocabularyMap>(local->tokenizer(), local->draft_->tokenizer());
+  }
+  if (!options.head.path.empty() && options.with_tokenizer) {
+    if (!options.draft_path.empty()) {
+      return Error(InvalidArgumentError("a draft model ('" + options.draft_path + "') and a draft head ('" +
+                                        options.head.path + "') exclude each other: one of them drafts"));
+    }
+    local->head_ops_ = kernels::cpu::MakeCpuOps(*local->executor_, nullptr);
+    SURETY_ASSIGN_OR_RETURN(local->head_, model::LoadDraftHead(files, options.head, {*local->source_, *local->model_},
+                                                               *local->head_ops_));
+    if (options.head_check.floor > 0) {
+      SURETY_ASSIGN_OR_RETURN(const HeadCheckResult tried, CheckHead(files, *local, options.head, options.head_check));
+      local->head_acceptance_ = tried.share();
+    }
   }
   return local;
 }

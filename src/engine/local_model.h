@@ -11,17 +11,26 @@
 #include "kernels/ops.h"
 #include "model/arch/model.h"
 #include "model/chat/template.h"
+#include "model/heads/draft_head.h"
 #include "model/model_source.h"
 #include "model/tokenizer/tokenizer.h"
 #include "spec/vocabulary_map.h"
 
 namespace surety::engine {
 
+// The trial of a draft head when it is loaded (head_check.h).
+struct HeadCheckOptions {
+  double floor = 0.35;  // share of the target's own tokens that it must know; 0: it is not tried
+  int n_tokens = 256;   // that the target writes for it
+};
+
 struct LocalModelOptions {
   std::string path;
   int n_threads = 0;      // 0: all usable processors
   bool with_tokenizer = true;
   std::string draft_path = {};           // a smaller model that drafts for it; empty: none
+  model::HeadOptions head = {};          // a draft head on it; path empty: none. Not with a draft model.
+  HeadCheckOptions head_check = {};
   std::shared_ptr<Executor> executor = {};  // shared with another model; null: its own, of n_threads
 };
 
@@ -41,6 +50,8 @@ class LocalModel {
   Executor& executor() { return *executor_; }
   LocalModel* draft() const { return draft_.get(); }  // null: none
   const spec::VocabularyMap* draft_vocabulary() const { return draft_vocabulary_.get(); }  // null without a draft
+  model::DraftHead* head() const { return head_.get(); }  // null: none
+  double head_acceptance() const { return head_acceptance_; }  // in its trial; negative: it was not tried
   const std::string& warning() const { return warning_; }  // e.g. an instruction set that failed its self-check
 
  private:
@@ -54,6 +65,9 @@ class LocalModel {
   std::unique_ptr<model::Model> model_;
   std::unique_ptr<LocalModel> draft_;
   std::unique_ptr<spec::VocabularyMap> draft_vocabulary_;
+  std::unique_ptr<kernels::Ops> head_ops_;
+  std::unique_ptr<model::DraftHead> head_;
+  double head_acceptance_ = -1;
   std::string warning_;
 };
 

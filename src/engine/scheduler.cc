@@ -1,7 +1,9 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
+#include <utility>
 
 namespace surety::engine {
 namespace {
@@ -133,7 +135,7 @@ Sequence* Scheduler::Victim(const Sequence& asker) const {
 
 void Scheduler::Preempt(Sequence& victim, int64_t now_ns) {
   source_.Detach(victim, RecomputeNs(victim));
-  victim.draft.clear();
+  victim.draft.Clear();
   std::erase(running_, &victim);
   victim.preempted = true;
   victim.preempted_since_ns = now_ns;
@@ -155,13 +157,34 @@ bool Scheduler::ExtendPages(Sequence& sequence, int n_tokens, int64_t now_ns) {
   return true;
 }
 
+// The rows of a draft tree behind its first branch, and what they read of the paths that they leave.
+void Scheduler::AppendBranches(Sequence& sequence, SequenceStep& step, StepPlan& plan) const {
+  const SequenceDraft& draft = sequence.draft;
+  const int root = sequence.n_tokens() - 1;  // its position
+  step.first_branch = static_cast<int>(plan.branches.size());
+  for (int n = 1; n <= draft.n_nodes(); ++n) {
+    const int position = root + draft.tree.depth(n);
+    if (draft.tree.BeginsBranch(n)) {
+      const kv::BranchTable& table = draft.branches[static_cast<size_t>(step.n_branches++)];
+      plan.branches.push_back({0, position, table.pages()});
+      if (const int n_copied = position - table.first_copied(); n_copied > 0) {
+        const auto beside = draft.PagesOf(draft.tree.parent(n), sequence.pages.pages());
+        plan.kv_copies.push_back({beside, table.pages(), table.first_copied(), n_copied});
+      }
+    }
+    if (step.n_branches == 0) continue;
+    ++plan.branches.back().n_rows;
+    ++step.n_branch_rows;
+  }
+}
+
 // `n_rows` of the sequence's tokens, and its draft behind them.
 void Scheduler::Append(Sequence& sequence, int n_rows, StepPlan& plan) {
   SequenceStep step;
   step.request = sequence.state->id();
   step.choice = sequence.choice;
   step.first_row = plan.n_rows();
-  step.n_drafted = static_cast<int>(sequence.draft.size());
+  step.n_drafted = sequence.draft.n_nodes();
   step.first_position = sequence.n_computed;
   step.page_table = sequence.pages.pages();
   step.decodes = !sequence.prefilling();
@@ -173,36 +196,75 @@ void Scheduler::Append(Sequence& sequence, int n_rows, StepPlan& plan) {
   }
   const auto first = sequence.tokens.begin() + sequence.n_computed;
   plan.token_ids.insert(plan.token_ids.end(), first, first + n_rows);
-  plan.token_ids.insert(plan.token_ids.end(), sequence.draft.begin(), sequence.draft.end());
+  plan.work.rows += n_rows;
+  plan.work.attended += static_cast<double>(n_rows) * step.first_position + 0.5 * n_rows * (n_rows + 1.0);
+  const spec::DraftTree& tree = sequence.draft.tree;
+  for (int n = 1; n <= step.n_drafted; ++n) {
+    plan.token_ids.push_back(tree.token(n));
+    plan.work.rows += 1;
+    plan.work.attended += sequence.n_tokens() + tree.depth(n);
+  }
+  AppendBranches(sequence, step, plan);
   n_rows += step.n_drafted;
   step.n_rows = n_rows;
   plan.n_logit_rows += step.n_logits;
   plan.n_decodes += step.decodes ? 1 : 0;
   plan.n_decode_rows += step.decodes ? n_rows : 0;
-  plan.work.rows += n_rows;
-  plan.work.attended += static_cast<double>(n_rows) * step.first_position + 0.5 * n_rows * (n_rows + 1.0);
   plan.sequences.push_back(step);
   planned_.push_back(&sequence);
 }
 
+int Scheduler::SparePages(int wanted) {
+  const int n_running = static_cast<int>(running_.size());
+  const int missing = wanted + n_running - pool_.n_free();
+  if (missing > 0 && source_.n_evictable() > 0) {
+    source_.Evict(std::min(missing, source_.n_evictable()), false);  // may free fewer: quotas hold
+  }
+  return std::clamp(pool_.n_free() - n_running, 0, wanted);
+}
+
 int Scheduler::ExtendForDraft(Sequence& sequence, int n_tokens) {
   const int missing = PagesOf(n_tokens) - static_cast<int>(sequence.pages.pages().size());
-  const int n_running = static_cast<int>(running_.size());
-  const int wanted = missing + n_running;
-  if (missing > 0 && wanted <= pool_.n_free() + source_.n_evictable()) {
-    if (wanted > pool_.n_free()) source_.Evict(wanted - pool_.n_free(), false);  // may free fewer: quotas hold
-    if (wanted <= pool_.n_free()) sequence.pages.Extend(n_tokens);
+  if (missing > 0 && missing + static_cast<int>(running_.size()) <= pool_.n_free() + source_.n_evictable() &&
+      SparePages(missing) == missing) {
+    sequence.pages.Extend(n_tokens);
   }
   return sequence.pages.capacity_tokens();
 }
 
 // A draft that finds neither rows nor pages is cut.
 void Scheduler::CutDraft(Sequence& sequence, const StepPlan& plan) {
-  if (sequence.draft.empty()) return;
-  const int n_draft = static_cast<int>(sequence.draft.size());
+  SequenceDraft& draft = sequence.draft;
+  if (draft.empty()) return;
   const int rows = options_.max_rows - plan.n_rows() - static_cast<int>(running_.size());
-  const int pages = ExtendForDraft(sequence, sequence.n_tokens() + n_draft) - sequence.n_tokens();
-  sequence.draft.resize(static_cast<size_t>(std::clamp(std::min(rows, pages), 0, n_draft)));
+  const int depth = ExtendForDraft(sequence, sequence.n_tokens() + draft.max_depth()) - sequence.n_tokens();
+  draft.Cut(std::max(0, rows), std::max(0, depth));
+  MakeBranches(sequence);
+}
+
+// Pages for the branches of a draft, as long as there are some to spare.
+void Scheduler::MakeBranches(Sequence& sequence) {
+  SequenceDraft& draft = sequence.draft;
+  for (int n = 1; n <= draft.n_nodes(); ++n) {
+    if (!draft.tree.BeginsBranch(n)) continue;
+    int last = n;
+    while (last < draft.n_nodes() && !draft.tree.BeginsBranch(last + 1)) ++last;
+    const int first_position = sequence.n_tokens() - 1 + draft.tree.depth(n);
+    const int n_tokens = sequence.n_tokens() + draft.tree.depth(last);
+    const int n_pages = kv::BranchTable::PagesFor(pool_.layout(), first_position, n_tokens);
+    std::optional<kv::BranchTable> table;
+    if (SparePages(n_pages) == n_pages) {
+      const auto beside = draft.PagesOf(draft.tree.parent(n), sequence.pages.pages());
+      table = kv::BranchTable::Make(pool_, beside, first_position, n_tokens, sequence.pages.zero_on_release());
+    }
+    if (!table.has_value()) {
+      std::vector<kv::BranchTable> made = std::exchange(draft.branches, {});
+      draft.Cut(n - 1, draft.max_depth());
+      draft.branches = std::move(made);
+      return;
+    }
+    draft.branches.push_back(*std::move(table));
+  }
 }
 
 void Scheduler::PlanDecodes(StepPlan& plan, int64_t now_ns) {

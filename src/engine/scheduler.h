@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "engine/draft_pages.h"
 #include "engine/sequence.h"
 #include "engine/step_cost.h"
 #include "engine/step_plan.h"
@@ -55,7 +56,7 @@ class PageSource {
   virtual bool SharesPrefixes(const Sequence& a, const Sequence& b) const = 0;
 };
 
-class Scheduler {
+class Scheduler final : public DraftPages {
  public:
   Scheduler(const SchedulerOptions& options, kv::PagePool& pool, PageSource& source, double attended_per_row)
       : options_(options), pool_(pool), source_(source), cost_(attended_per_row) {}
@@ -67,10 +68,8 @@ class Scheduler {
   void Remove(Sequence* sequence, int n_output = -1);
   // Admits what fits, then fills `plan` (cleared first).
   void Plan(StepPlan& plan, int64_t now_ns);
-  // Pages for drafted tokens behind a running choice's own, up to n_tokens in all. Kept prefixes give way to them as
-  // they would to the tokens themselves a few steps later; what runs does not, and each running choice still finds a
-  // page. Returns for how many tokens there are pages now.
-  int ExtendForDraft(Sequence& sequence, int n_tokens);
+  int ExtendForDraft(Sequence& sequence, int n_tokens) override;
+  int SparePages(int wanted) override;
   // What the last plan took.
   void Observe(const StepPlan& plan, int64_t nanos) { cost_.Observe(plan.work, nanos); }
 
@@ -94,6 +93,8 @@ class Scheduler {
   void Preempt(Sequence& victim, int64_t now_ns);
   void InsertRunning(Sequence* sequence);
   void CutDraft(Sequence& sequence, const StepPlan& plan);
+  void MakeBranches(Sequence& sequence);
+  void AppendBranches(Sequence& sequence, SequenceStep& step, StepPlan& plan) const;
   void PlanDecodes(StepPlan& plan, int64_t now_ns);
   void PlanPrompts(StepPlan& plan, int64_t now_ns);
   bool WaitsForPrefix(Sequence& sequence) const;

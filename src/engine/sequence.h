@@ -9,14 +9,14 @@
 
 #include "api/request.h"
 #include "engine/answer_shape.h"
-#include "engine/draft_state.h"
+#include "engine/draft_method.h"
 #include "engine/sampler.h"
+#include "engine/sequence_draft.h"
 #include "engine/stop_matcher.h"
 #include "kv/host_store.h"
 #include "kv/page_pool.h"
 #include "kv/prefix_cache.h"
 #include "model/tokenizer/tokenizer.h"
-#include "spec/lookup_draft.h"
 
 namespace surety::engine {
 
@@ -60,12 +60,8 @@ struct Sequence {
   int n_published = 0;    // its first pages that the cache has been offered
   kv::SwappedPage swapped_tail;  // of a preempted choice: its last, partial page
   int swapped_tokens = 0;        // n_computed when it was swapped
-  std::vector<int32_t> draft;    // tokens that the next step verifies behind the one it computes anyway
-  std::unique_ptr<spec::LookupDraft> lookup;  // null until it first decodes
-  ForcedDraft forced;
-  std::unique_ptr<DraftState> draft_state;    // null until a model first drafts for it
-  DraftMethod draft_method = DraftMethod::kLookup;  // who proposed `draft`
-  bool draft_is_blind = false;   // its proposer cannot have known the random numbers of its positions
+  SequenceDraft draft;           // what the next step verifies behind the row it computes anyway
+  DrafterStates drafters;        // what each drafter keeps
   int n_drafted = 0, n_accepted = 0;          // over all its steps
   TokenHistory history;
   model::IncrementalDecoder decoder;

@@ -134,6 +134,13 @@ void ServingMetrics::MakeSpeculation() {
                                           "Drafted tokens that held, by place in the draft",
                                           {{"position", position}}, by);
     }
+    for (size_t i = 0; i < series.accepted_rank.size(); ++i) {
+      const observe::Labels labels = {{"rank", std::to_string(i)}, {"method", method}};
+      series.drafted_rank[i] = MakeOwnCounter("spec_decode_num_draft_tokens_per_rank_total",
+                                              "Drafted tokens verified, by rank among siblings", labels);
+      series.accepted_rank[i] = MakeOwnCounter("spec_decode_num_accepted_tokens_per_rank_total",
+                                               "Drafted tokens that held, by rank among siblings", labels);
+    }
     return series;
   };
   for (size_t i = 0; i < speculation_.size(); ++i) {
@@ -142,6 +149,7 @@ void ServingMetrics::MakeSpeculation() {
   decode_passes_ = MakeOwnCounter("spec_decode_passes_total",
                                   "Times that a choice got tokens from a step; generation_tokens_total over it is the "
                                   "tokens of a pass");
+  draft_branches_ = MakeOwnCounter("spec_decode_branches_total", "Branches of drafts beyond the first of each");
   if (registry_ == nullptr) return;
   draft_alarm_.own = &registry_->AddGauge(
       "surety_spec_decode_alarm", "1: drafts hold more or less often than the model's law allows; no more are made",
@@ -160,6 +168,10 @@ void ServingMetrics::AddSpeculation(SpeculationSeries& series, const Speculation
   for (size_t i = 0; i < series.accepted_at.size(); ++i) {
     add(series.drafted_at[i], now.drafted_at[i] - seen.drafted_at[i]);
     add(series.accepted_at[i], now.accepted_at[i] - seen.accepted_at[i]);
+  }
+  for (size_t i = 0; i < series.accepted_rank.size(); ++i) {
+    add(series.drafted_rank[i], now.drafted_rank[i] - seen.drafted_rank[i]);
+    add(series.accepted_rank[i], now.accepted_rank[i] - seen.accepted_rank[i]);
   }
 }
 
@@ -194,6 +206,7 @@ void ServingMetrics::AfterStep(const Engine& engine, int n_waiting, double kv_us
     AddSpeculation(speculation_[i], drafts.methods[i], seen_speculation_.methods[i]);
   }
   add(decode_passes_, drafts.passes - seen_speculation_.passes);
+  add(draft_branches_, drafts.branches - seen_speculation_.branches);
   saved_seconds_.Set(drafts.saved_ns * 1e-9);
   draft_alarm_.Set(engine.speculation_monitor().alarm() ? 1 : 0);
   seen_speculation_ = drafts;

@@ -50,6 +50,7 @@ class ServingMetrics {
   struct SpeculationSeries {
     Counters n_drafts, draft_tokens, accepted_tokens;
     std::array<Counters, SpeculationCounters::kPositions> drafted_at, accepted_at;
+    std::array<Counters, SpeculationCounters::kRanks> drafted_rank, accepted_rank;
   };
   struct Open {
     int64_t arrival_ns = 0;
@@ -77,7 +78,7 @@ class ServingMetrics {
   Counters finished_stop_, finished_length_, finished_cancelled_, finished_timeout_, finished_error_;
   Counters refused_load_, refused_draining_, refused_deadline_, refused_invalid_;
   std::array<SpeculationSeries, kDraftMethods> speculation_;  // by DraftMethod
-  Counters decode_passes_;
+  Counters decode_passes_, draft_branches_;
   Gauges running_, waiting_, kv_usage_, saved_seconds_, draft_alarm_;
   Histograms ttft_, itl_, tpot_, e2e_, queue_, prefill_, decode_, inference_, iteration_tokens_, request_prompt_,
       request_generation_;

@@ -118,6 +118,11 @@ TEST_F(ServingMetricsTest, DraftsAreCountedUnderOurNamesByMethodAndUnderVllmsInS
       EXPECT_EQ(at("num_accepted_tokens_per_pos_total"), c.accepted_at[i]);
       accepted_at[i] += at("num_accepted_tokens_per_pos_total");
     }
+    for (size_t i = 0; i < c.accepted_rank.size(); ++i) {
+      const std::string rank = method + "model=\"tiny\",rank=\"" + std::to_string(i) + "\"}";
+      EXPECT_EQ(series.at("surety_spec_decode_num_draft_tokens_per_rank_total{" + rank), c.drafted_rank[i]);
+      EXPECT_EQ(series.at("surety_spec_decode_num_accepted_tokens_per_rank_total{" + rank), c.accepted_rank[i]);
+    }
   }
   EXPECT_EQ(alias("num_drafts_total", ""), n_drafts);
   EXPECT_EQ(alias("num_draft_tokens_total", ""), drafted);
@@ -130,6 +135,7 @@ TEST_F(ServingMetricsTest, DraftsAreCountedUnderOurNamesByMethodAndUnderVllmsInS
   EXPECT_EQ(sum, accepted);
   // Each pass brings one token of its own and those of the draft that held.
   EXPECT_EQ(own("passes_total", "") + accepted, series.at("surety_generation_tokens_total{model=\"tiny\"}"));
+  EXPECT_EQ(own("branches_total", ""), s.branches);
   EXPECT_NEAR(own("saved_seconds", ""), s.saved_ns * 1e-9, 1e-9);
 }
 

@@ -11,6 +11,7 @@
 
 #include "api/request.h"
 #include "engine/step_cost.h"
+#include "tensor/batch_view.h"
 
 namespace surety::engine {
 
@@ -21,15 +22,26 @@ struct SequenceStep {
   int first_row = 0;                    // in StepPlan::token_ids
   int n_rows = 0;
   int first_position = 0;
-  std::span<const int32_t> page_table;  // covers first_position + n_rows
+  std::span<const int32_t> page_table;  // covers first_position + n_rows - n_branch_rows
+  int n_branches = 0, first_branch = 0; // in StepPlan::branches: the last n_branch_rows rows
+  int n_branch_rows = 0;
   int n_logits = 0;                     // of the last n_logits rows the logits are wanted
   bool decodes = false;                 // a row that continues an answer, not a piece of a prompt; drafts behind it
   int n_drafted = 0;                    // of the rows: tokens that are not committed yet but proposed
 };
 
+// A further branch of a draft tree: consecutive rows behind the sequence's own, with pages of their own.
+struct BranchStep {
+  int n_rows = 0;
+  int first_position = 0;
+  std::span<const int32_t> page_table;
+};
+
 struct StepPlan {
   std::vector<SequenceStep> sequences;  // decode rows first, then prefill chunks
   std::vector<int32_t> token_ids;       // one a row
+  std::vector<BranchStep> branches;
+  std::vector<KvCopy> kv_copies;        // what branches read of the paths that they leave
   int n_logit_rows = 0;
   int n_decodes = 0;                    // sequences that decode
   int n_decode_rows = 0;                // of them, drafts included
@@ -45,6 +57,8 @@ struct StepPlan {
   void Clear() {
     sequences.clear();
     token_ids.clear();
+    branches.clear();
+    kv_copies.clear();
     n_logit_rows = n_decodes = n_decode_rows = 0;
     work = {};
     predicted_ns = 0;

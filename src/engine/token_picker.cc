@@ -1,6 +1,7 @@
 #include "engine/token_picker.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <string>
 
@@ -36,60 +37,107 @@ bool TokenPicker::Ends(const Sequence& sequence, int32_t token) const {
 
 void TokenPicker::PickRun(PickJob& job, Tools& tools) const {
   Sequence& sequence = *job.sequence;
-  for (size_t row = 0;; ++row) {
-    const int32_t token = PickOne(job, row, tools);
+  const bool has_draft = !job.more_logits.empty();
+  if (has_draft && sequence.state->request().verification == api::Verification::kLossyTypical) {
+    tools.typical_path = TypicalPath(job, tools);
+  } else {
+    tools.typical_path.clear();
+  }
+  for (int node = 0;;) {
+    const int32_t token = PickOne(job, node, tools);
     if (token < 0) return;
     job.tokens.push_back(token);
     sequence.history.AddOutput(token);
-    if (row >= job.more_logits.size() || token != sequence.draft[row] || Ends(sequence, token)) return;
+    node = has_draft ? sequence.draft.tree.FindChild(node, token) : -1;
+    if (node < 0) return;
+    job.path.push_back(node);
+    if (Ends(sequence, token)) return;
   }
 }
 
-int32_t TokenPicker::Decide(PickJob& job, size_t row, std::span<const float> logits, Tools& tools) const {
+int32_t TokenPicker::DecideByRejection(PickJob& job, int node, std::span<const float> logits, Tools& tools) const {
   const Sequence& sequence = *job.sequence;
   const auto position = static_cast<uint64_t>(sequence.n_prompt + sequence.history.n_output());
-  const bool has_draft = row < job.more_logits.size();
-  switch (sequence.state->request().verification) {
-    case api::Verification::kCoupled: break;
-    case api::Verification::kRejection: {
-      if (tools.verifier == nullptr) tools.verifier = std::make_unique<spec::RejectionVerifier>(vocab_size_);
-      spec::NodeLaws laws;
-      laws.p = tools.sampler.Distribution(logits, sequence.sampling);
-      const spec::Trial trial = {has_draft ? sequence.draft[row] : -1, 1};
-      if (has_draft) {
-        laws.proposal.trials = {&trial, 1};
-        if (sequence.draft_method == DraftMethod::kModel) {  // drawn; what is looked up or forced is chosen
-          laws.proposal.kind = spec::ProposalKind::kIndependent;
-          laws.proposal.q = sequence.draft_state->laws[row];
-        }
-      }
-      const int32_t token =
-          tools.verifier->VerifyNode(laws, {sequence.sampling.seed, position, sequence.sampling.lane}).token;
-      if (has_draft && sequence.draft_is_blind) {
-        job.trials.emplace_back(spec::ProbabilityOf(laws.p, trial.token), token == trial.token);
-      }
-      return token;
-    }
-    case api::Verification::kLossyTypical:
-      if (has_draft && spec::LossyTypicalAccepts(tools.sampler.Distribution(logits, sequence.sampling),
-                                                 sequence.draft[row])) {
-        return sequence.draft[row];
-      }
-      break;
+  if (tools.verifier == nullptr) tools.verifier = std::make_unique<spec::RejectionVerifier>(vocab_size_);
+  std::array<spec::Trial, spec::DraftTree::kMaxNodes> trials;
+  spec::NodeLaws laws;
+  laws.p = tools.sampler.Distribution(logits, sequence.sampling);
+  if (!job.more_logits.empty()) {
+    const SequenceDraft& draft = sequence.draft;
+    const int n_trials = spec::ChildTrials(draft.tree, node, trials);
+    laws.proposal.trials = std::span(trials).first(static_cast<size_t>(n_trials));
+    laws.proposal.kind = draft.kind;
+    if (draft.kind != spec::ProposalKind::kOneHot) laws.proposal.q = draft.laws[static_cast<size_t>(node)];
   }
-  const int32_t token = tools.sampler.Sample(logits, sequence.sampling, position);
-  // One position in eight is enough, since the law has to be worked out again.
-  if (has_draft && sequence.draft_is_blind && position % 8 == 0 && sequence.sampling.temperature > 0) {
-    const auto law = tools.sampler.Distribution(logits, sequence.sampling);
-    job.trials.emplace_back(spec::ProbabilityOf(law, sequence.draft[row]), token == sequence.draft[row]);
+  return tools.verifier->VerifyNode(laws, {sequence.sampling.seed, position, sequence.sampling.lane}).token;
+}
+
+int32_t TokenPicker::Decide(PickJob& job, int node, std::span<const float> logits, Tools& tools) const {
+  const Sequence& sequence = *job.sequence;
+  const auto position = static_cast<uint64_t>(sequence.n_prompt + sequence.history.n_output());
+  const size_t place = job.tokens.size();
+  if (place < tools.typical_path.size()) return sequence.draft.tree.token(tools.typical_path[place]);
+  const bool by_rejection = sequence.state->request().verification == api::Verification::kRejection;
+  const int32_t token = by_rejection ? DecideByRejection(job, node, logits, tools)
+                                     : tools.sampler.Sample(logits, sequence.sampling, position);
+  const auto children = sequence.draft.tree.children(node);
+  if (job.more_logits.empty() || children.empty()) return token;
+  // Under the coupled rule one position in eight is enough, since the law has to be worked out again.
+  if (!by_rejection && (position % 8 != 0 || sequence.sampling.temperature <= 0)) return token;
+  double probability = 0;
+  bool held = false;
+  const auto law = tools.sampler.Distribution(logits, sequence.sampling);
+  for (const int child : children) {
+    if ((sequence.draft.blind >> child & 1) == 0) return token;
+    probability += spec::ProbabilityOf(law, sequence.draft.tree.token(child));
+    held |= sequence.draft.tree.token(child) == token;
   }
+  job.trials.emplace_back(std::min(probability, 1.0), held);
   return token;
 }
 
-// -1: nothing may follow, and why is in the job's status.
-int32_t TokenPicker::PickOne(PickJob& job, size_t row, Tools& tools) const {
-  const std::span<float> logits = row == 0 ? job.logits : job.more_logits[row - 1];
+Status TokenPicker::Transform(const Sequence& sequence, const TokenHistory& history, ShapedAnswer& shaped,
+                              std::span<float> logits, Tools& tools) const {
+  const api::GenerationRequest& request = sequence.state->request();
+  std::vector<int32_t> ends = request.stop_tokens;
+  if (!request.ignore_end_of_text) ends.insert(ends.end(), end_ids_.begin(), end_ids_.end());
+  tools.sampler.Penalise(logits, sequence.sampling, history, ends);
+  if (request.ignore_end_of_text) {
+    for (int32_t id : end_ids_) logits[static_cast<size_t>(id)] = -std::numeric_limits<float>::infinity();
+  }
+  return shaped.constrained() ? shaped.Mask(logits) : OkStatus();
+}
+
+// On copies of the logits, with the history and the constraint's state of each node: several paths are looked at, of
+// which one is taken, by the code of all others (PickOne).
+std::vector<int> TokenPicker::TypicalPath(const PickJob& job, Tools& tools) const {
   const Sequence& sequence = *job.sequence;
+  const spec::DraftTree& tree = sequence.draft.tree;
+  std::vector<float> logits;
+  const int last = spec::LossyTypicalPath(tree, [&](int node) -> spec::Law {
+    TokenHistory history = sequence.history;
+    ShapedAnswer shaped = sequence.shaped.Fork();
+    std::vector<int32_t> above;
+    for (int n = node; n > 0; n = tree.parent(n)) above.insert(above.begin(), tree.token(n));
+    for (const int32_t token : above) {
+      history.AddOutput(token);
+      shaped.Accept(token);
+    }
+    const std::span<float> row = node == 0 ? job.logits : job.more_logits[static_cast<size_t>(node) - 1];
+    if (!AllFinite(row) || (node > 0 && Ends(sequence, tree.token(node)))) return {};
+    logits.assign(row.begin(), row.end());
+    if (!Transform(sequence, history, shaped, logits, tools).ok()) return {};
+    return tools.sampler.Distribution(logits, sequence.sampling);
+  });
+  std::vector<int> path;
+  for (int n = last; n > 0; n = tree.parent(n)) path.insert(path.begin(), n);
+  return path;
+}
+
+// -1: nothing may follow, and why is in the job's status.
+int32_t TokenPicker::PickOne(PickJob& job, int node, Tools& tools) const {
+  const std::span<float> logits = node == 0 ? job.logits : job.more_logits[static_cast<size_t>(node) - 1];
+  Sequence& sequence = *job.sequence;
   const api::GenerationRequest& request = sequence.state->request();
   const auto position = static_cast<uint64_t>(sequence.n_prompt + sequence.history.n_output());
   if (!AllFinite(logits)) {
@@ -100,19 +148,10 @@ int32_t TokenPicker::PickOne(PickJob& job, size_t row, Tools& tools) const {
   const bool wants_logprobs = request.n_logprobs >= 0;
   std::vector<float> raw;
   if (wants_logprobs) raw.assign(logits.begin(), logits.end());
-  std::vector<int32_t> ends = request.stop_tokens;
-  if (!request.ignore_end_of_text) ends.insert(ends.end(), end_ids_.begin(), end_ids_.end());
-  tools.sampler.Penalise(logits, sequence.sampling, sequence.history, ends);
-  if (request.ignore_end_of_text) {
-    for (int32_t id : end_ids_) logits[static_cast<size_t>(id)] = -std::numeric_limits<float>::infinity();
-  }
-  ShapedAnswer& shaped = job.sequence->shaped;
-  if (shaped.constrained()) {
-    job.status = shaped.Mask(logits);
-    if (!job.status.ok()) return -1;
-  }
-  const int32_t token = Decide(job, row, logits, tools);
-  if (shaped.constrained()) shaped.Accept(token);
+  job.status = Transform(sequence, sequence.history, sequence.shaped, logits, tools);
+  if (!job.status.ok()) return -1;
+  const int32_t token = Decide(job, node, logits, tools);
+  if (sequence.shaped.constrained()) sequence.shaped.Accept(token);
   if (wants_logprobs) job.logprobs.push_back(LogprobOf(raw, token, request.n_logprobs));
   return token;
 }

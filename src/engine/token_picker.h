@@ -18,18 +18,20 @@
 
 namespace surety::engine {
 
-// The token behind each row of one choice, in order, for as long as they agree with what was drafted: the token behind
-// row i is looked at only if the tokens before it were drafted[0 .. i - 1], all of them.
+// The tokens of one choice: the one behind its last row, and where a node of its draft holds that token the one behind
+// that node's row, and so on down the tree.
 struct PickJob {
   PickJob(Sequence* s, std::span<float> first_row) : sequence(s), logits(first_row) {}
 
   Sequence* sequence;
   std::span<float> logits;             // the first row's, of the vocabulary; changed, as are those of further rows
-  std::vector<std::span<float>> more_logits = {};  // a row for each drafted token
-  std::vector<int32_t> tokens = {};    // the result, in the history already: one, and one for each draft that held
+  std::vector<std::span<float>> more_logits = {};  // a row for each node of the draft, in order
+  std::vector<int32_t> tokens = {};    // the result, in the history already
+  std::vector<int> path = {};          // path[i]: the node that holds tokens[i]; the last token may be held by none
   Status status = {};                  // the logits are not all finite, or nothing may follow: there ends `tokens`
   std::vector<api::TokenLogprob> logprobs = {};  // one a token, where the request asks for them
-  // Of drafts that were chosen without looking at this draw: (the target's probability, whether it held).
+  // Of nodes whose children were chosen without looking at this draw: (the target's probability of them, whether one
+  // held).
   std::vector<std::pair<double, bool>> trials = {};
 };
 
@@ -48,11 +50,18 @@ class TokenPicker {
     explicit Tools(int vocab_size) : sampler(vocab_size) {}
     Sampler sampler;
     std::unique_ptr<spec::RejectionVerifier> verifier;  // made when a request asks for it
+    std::vector<int> typical_path;                      // of the job at hand: the nodes that the lossy rule takes
   };
   void PickRun(PickJob& job, Tools& tools) const;
-  int32_t PickOne(PickJob& job, size_t row, Tools& tools) const;
-  // The token behind a row whose logits have all transforms, by the request's rule.
-  int32_t Decide(PickJob& job, size_t row, std::span<const float> logits, Tools& tools) const;
+  int32_t PickOne(PickJob& job, int node, Tools& tools) const;
+  // Bias, penalties, what may not come now: all but the draw. `shaped`: the constraint's state there.
+  Status Transform(const Sequence& sequence, const TokenHistory& history, ShapedAnswer& shaped, std::span<float> logits,
+                   Tools& tools) const;
+  // The token behind a node whose logits have all transforms, by the request's rule.
+  int32_t Decide(PickJob& job, int node, std::span<const float> logits, Tools& tools) const;
+  int32_t DecideByRejection(PickJob& job, int node, std::span<const float> logits, Tools& tools) const;
+  // The nodes that the lossy rule accepts, from the root down.
+  std::vector<int> TypicalPath(const PickJob& job, Tools& tools) const;
 
   Executor& executor_;
   int vocab_size_;

@@ -123,8 +123,12 @@ class Ops {
   // Writes the batch's keys [T, K*E] and values [T, K*Ev] of one layer into their pages, converted to the cache's type.
   // For a latent cache k is [T, latent + rope] and v is empty.
   virtual void KvStore(int layer, ConstMatrixF k, ConstMatrixF v, const BatchView& batch, const PagedKvView& kv) = 0;
+  // One layer's part of the copies, in their order; other positions of the pages stay as they are. The default suits
+  // host memory.
+  virtual void CopyKv(int layer, std::span<const KvCopy> copies, const PagedKvView& kv);
   // Exact attention over the pages: out[t][h] = sum_j softmax_j(scale q[t][h] . k[j]) v[j] over the visible j. Reads
-  // keys and values as stored, the batch's own rows included (KvStore comes first). q [T, H*E], out [T, H*Ev].
+  // keys and values as stored, the batch's own rows included (KvStore and CopyKv come first). q [T, H*E],
+  // out [T, H*Ev].
   virtual void Attention(const AttentionParams& params, int layer, ConstMatrixF q, const BatchView& batch,
                          const PagedKvView& kv, MatrixF out) = 0;
   // MLA in absorbed form: q [T, H * (latent + rope)] already carries W_UK; out [T, H * latent], W_UV comes after.

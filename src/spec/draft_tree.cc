@@ -42,4 +42,34 @@ int DraftTree::Add(int parent, int32_t token, double confidence) {
   return n;
 }
 
+void ArrangeTree(const DraftTree& tree, uint64_t keep, bool by_confidence, DraftTree& out, std::span<int> from) {
+  SURETY_CHECK((keep & 1) != 0 && from.size() >= DraftTree::kMaxNodes);
+  struct Waiting {
+    int node, new_parent;
+  };
+  std::array<Waiting, DraftTree::kMaxNodes> stack;
+  size_t depth = 0;
+  std::array<int, DraftTree::kMaxNodes> children;
+  const auto push_children = [&](int node, int new_node) {
+    size_t n = 0;
+    for (const int child : tree.children(node)) {
+      if ((keep >> child & 1) != 0) children[n++] = child;
+    }
+    const auto end = children.begin() + static_cast<std::ptrdiff_t>(n);
+    if (by_confidence) {
+      std::stable_sort(children.begin(), end, [&](int a, int b) { return tree.confidence(a) > tree.confidence(b); });
+    }
+    while (n > 0) stack[depth++] = {children[--n], new_node};
+  };
+  out.Clear(tree.token(0));
+  from[0] = 0;
+  push_children(0, 0);
+  while (depth > 0) {
+    const Waiting next = stack[--depth];
+    const int n = out.Add(next.new_parent, tree.token(next.node), tree.confidence(next.node));
+    from[static_cast<size_t>(n)] = next.node;
+    push_children(next.node, n);
+  }
+}
+
 }  // namespace surety::spec

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace surety::spec {
 
@@ -67,6 +68,9 @@ class DraftTree {
   uint64_t ancestors(int n) const { return at(n).ancestors; }
   ChildRange children(int n) const { return {this, at(n).first_child}; }
   bool IsChain() const { return is_chain_; }
+  // Node n, not the root, does not go on behind node n - 1. Where nodes stand in preorder (ArrangeTree) the nodes from
+  // such a one to the next are a branch: a path that leaves an earlier branch, or the first one, at parent(n).
+  bool BeginsBranch(int n) const { return at(n).parent != n - 1; }
 
  private:
   struct Node {
@@ -86,5 +90,10 @@ class DraftTree {
   int size_ = 1;
   bool is_chain_ = true;
 };
+
+// The tree of the nodes in `keep` (bit 0 set, no node without its parent), in preorder. from[n] becomes the number in
+// `tree` of node n of `out`; it holds kMaxNodes. `by_confidence`: siblings with the most confident first, else in the
+// order they have.
+void ArrangeTree(const DraftTree& tree, uint64_t keep, bool by_confidence, DraftTree& out, std::span<int> from);
 
 }  // namespace surety::spec

@@ -1,5 +1,7 @@
 #include "spec/draft_tree.h"
 
+#include <array>
+#include <bit>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -96,6 +98,60 @@ TEST(DraftTreeTest, AncestorsAreWhatWalkingUpFinds) {
       }
       ASSERT_EQ(tree.ancestors(n), mask);
       ASSERT_EQ(tree.depth(n), depth);
+    }
+  }
+}
+
+// A random tree, and of its nodes some with all that are above them.
+DraftTree RandomTree(uint64_t seed, uint64_t* keep) {
+  DraftTree tree(3);
+  *keep = 1;
+  for (uint32_t i = 0; i < 60; ++i) {
+    const uint64_t bits = RandomBits({.seed = seed, .purpose = RandomPurpose::kTest}, i);
+    const int parent = static_cast<int>(bits % static_cast<uint64_t>(tree.size()));
+    const int n_before = tree.size();
+    const int n = tree.Add(parent, static_cast<int32_t>(bits >> 32 & 31), static_cast<double>(bits >> 40 & 15) / 16);
+    if (n < n_before) continue;
+    if ((*keep >> parent & 1) != 0 && (bits >> 50 & 7) > 0) *keep |= uint64_t{1} << n;
+  }
+  return tree;
+}
+
+TEST(DraftTreeTest, ArrangedNodesStandInPreorderWithTheirParents) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    uint64_t keep = 0;
+    const DraftTree tree = RandomTree(seed, &keep);
+    for (const bool by_confidence : {false, true}) {
+      DraftTree out;
+      std::array<int, DraftTree::kMaxNodes> from;
+      ArrangeTree(tree, keep, by_confidence, out, from);
+      ASSERT_EQ(out.size(), std::popcount(keep));
+      int n_branches = 0, n_leaves = 0;
+      for (int n = 0; n < out.size(); ++n) {
+        const int old = from[static_cast<size_t>(n)];
+        ASSERT_EQ(out.token(n), tree.token(old));
+        ASSERT_EQ(out.depth(n), tree.depth(old));
+        if (n > 0) {
+          ASSERT_EQ(from[static_cast<size_t>(out.parent(n))], tree.parent(old));
+        }
+        // Preorder: a node that does not go on behind the one before it leaves a path that runs through that one.
+        if (n > 0 && out.BeginsBranch(n)) {
+          ++n_branches;
+          ASSERT_NE(out.ancestors(n - 1) >> out.parent(n) & 1, 0u);
+        }
+        const auto children = ChildrenOf(out, n);
+        n_leaves += children.empty() ? 1 : 0;
+        for (size_t i = 1; i < children.size(); ++i) {
+          const double before = out.confidence(children[i - 1]), after = out.confidence(children[i]);
+          if (by_confidence) {
+            ASSERT_GE(before, after);
+          }
+          if (!by_confidence) {
+            ASSERT_LT(from[static_cast<size_t>(children[i - 1])], from[static_cast<size_t>(children[i])]);
+          }
+        }
+      }
+      ASSERT_EQ(n_branches + 1, n_leaves);
     }
   }
 }

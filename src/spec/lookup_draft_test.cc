@@ -36,7 +36,7 @@ bool IsAContinuation(const Tokens& text, const Tokens& source, bool repeats, con
 
 TEST(LookupDraftTest, ATextThatRepeatsIsExpectedToGoOnRepeating) {
   for (int period = 1; period <= 20; ++period) {
-    AcceptanceTable shared = LookupDraft::Prior();
+    RankedAcceptance shared = LookupDraft::Prior();
     LookupDraft draft(shared);
     Tokens text;
     for (int i = 0; i < 2 * period + 4; ++i) text.push_back(100 + i % period);
@@ -56,7 +56,7 @@ TEST(LookupDraftTest, EachProposalContinuesAnEarlierPlaceOfTheSameText) {
     const auto below = [&](int most) {
       return static_cast<int32_t>(RandomBits({seed, n++, RandomPurpose::kTest}) % static_cast<uint64_t>(most));
     };
-    AcceptanceTable shared = LookupDraft::Prior();
+    RankedAcceptance shared = LookupDraft::Prior();
     LookupDraft draft(shared);
     const int alphabet = 2 + below(10);
     Tokens prediction, text;
@@ -104,7 +104,7 @@ TEST(LookupDraftTest, EachProposalContinuesAnEarlierPlaceOfTheSameText) {
 TEST(LookupDraftTest, AnotherTextIsTakenWhereItsMatchIsLonger) {
   MatchIndex elsewhere;
   for (const int32_t token : {1, 2, 3, 4, 50, 51}) elsewhere.Append(token);
-  AcceptanceTable shared = LookupDraft::Prior();
+  RankedAcceptance shared = LookupDraft::Prior();
   LookupDraft own(shared);
   own.Read(Tokens{3, 4, 60, 61, 1, 2, 3, 4});
   EXPECT_EQ(ProposalOf(own, &elsewhere), (Tokens{50, 51}));  // four tokens agree there, two here
@@ -124,7 +124,7 @@ TEST(LookupDraftTest, ProposalsFromAnotherTextEndWithIt) {
   for (const int32_t token : {1, 2, 3}) elsewhere.Append(token);
   elsewhere.AppendBreak();
   for (const int32_t token : {70, 71}) elsewhere.Append(token);
-  AcceptanceTable shared = LookupDraft::Prior();
+  RankedAcceptance shared = LookupDraft::Prior();
   LookupDraft draft(shared);
   draft.Read(Tokens{1, 2});
   EXPECT_EQ(ProposalOf(draft, &elsewhere), Tokens{3});
@@ -133,7 +133,7 @@ TEST(LookupDraftTest, ProposalsFromAnotherTextEndWithIt) {
 }
 
 TEST(LookupDraftTest, ASureProposalIsKeptAndAnUnsureOneGivesWayToALongerMatch) {
-  AcceptanceTable shared = LookupDraft::Prior();
+  RankedAcceptance shared = LookupDraft::Prior();
   LookupDraft draft(shared);
   Tokens text;
   for (int32_t i = 0; i < 30; ++i) text.push_back(i);
@@ -151,9 +151,9 @@ TEST(LookupDraftTest, ASureProposalIsKeptAndAnUnsureOneGivesWayToALongerMatch) {
 // The scores by the text alone: which length stood behind each proposed token, whether it was right, and a fading
 // average by the definition, in exact arithmetic of weights.
 TEST(LookupDraftTest, ScoresAreFadingAveragesOfWhatCame) {
-  AcceptanceTable shared = LookupDraft::Prior();
+  RankedAcceptance shared = LookupDraft::Prior();
   std::array<double, 8> own;
-  for (size_t i = 0; i < 8; ++i) own[i] = shared.Of(static_cast<int>(i));
+  for (size_t i = 0; i < 8; ++i) own[i] = shared.Of(0, static_cast<int>(i));
   ASSERT_TRUE(std::is_sorted(own.begin(), own.end()) && own[0] > 0 && own[7] < 1);  // longer matches are surer
   std::array<double, 8> all = own;
   LookupDraft draft(shared);
@@ -179,13 +179,63 @@ TEST(LookupDraftTest, ScoresAreFadingAveragesOfWhatCame) {
     all_value = all_value * 63 / 64 + (right ? 1.0 / 64 : 0);
     ++length;
   }
-  for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(shared.Of(static_cast<int>(i)), all[i], 1e-12);
+  for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(shared.Of(0, static_cast<int>(i)), all[i], 1e-12);
   // A sequence that begins now believes what all have seen, and nothing changes while nothing is proposed.
   LookupDraft later(shared);
   later.Read(Tokens{1, 2, 3});
   EXPECT_TRUE(ProposalOf(later).empty());
   later.Observe(4);
   EXPECT_NEAR(later.Acceptance(50), all[7], 1e-12);
+}
+
+TEST(LookupDraftTest, PlacesThatWentOnDifferentlyBecomeBranches) {
+  RankedAcceptance shared = LookupDraft::Prior();
+  LookupDraft draft(shared);
+  //                  three agree here         two here        and two here, earlier
+  draft.Read(Tokens{1, 2, 70, 71, 0, 9, 1, 2, 60, 61, 62, 8, 1, 2, 50, 51, 5, 9, 1, 2});
+  MatchIndex elsewhere;
+  for (const int32_t token : {9, 9, 1, 2, 40, 41}) elsewhere.Append(token);
+  DraftTree tree(2);
+  draft.ProposeTree(&elsewhere, {40, 6, 4}, tree);
+  // The main proposal is the longest match's; the others follow by the length of theirs.
+  std::vector<int32_t> first;
+  for (const int child : tree.children(0)) first.push_back(tree.token(child));
+  EXPECT_EQ(first, (Tokens{60, 40, 50, 70}));
+  EXPECT_TRUE(draft.from_elsewhere());
+  const int main = tree.FindChild(0, 60), other = tree.FindChild(0, 50);
+  EXPECT_EQ(tree.token(*tree.children(main).begin()), 61);
+  EXPECT_EQ(tree.token(*tree.children(other).begin()), 51);
+  EXPECT_LT(tree.confidence(other), tree.confidence(main));
+  // What a branch holds is learned by its rank: the second alternative was right.
+  const double before = shared.Of(2, LookupDraft::ClassOf(2)), first_before = shared.Of(0, LookupDraft::ClassOf(3));
+  draft.Observe(50);
+  EXPECT_NEAR(shared.Of(2, LookupDraft::ClassOf(2)), before * 63 / 64 + 1.0 / 64, 1e-12);
+  EXPECT_NEAR(shared.Of(0, LookupDraft::ClassOf(3)), first_before * 63 / 64, 1e-12);
+  // Chains alone, and few nodes.
+  DraftTree chain(2);
+  LookupDraft again(shared);
+  again.Read(Tokens{1, 2, 70, 71, 0, 9, 1, 2, 60, 61, 62, 8, 1, 2});
+  again.ProposeTree(nullptr, {40, 6, 1}, chain);
+  EXPECT_TRUE(chain.IsChain());
+  EXPECT_EQ(chain.size(), 7);
+  DraftTree small(2);
+  again.ProposeTree(nullptr, {3, 6, 4}, small);
+  EXPECT_LE(small.size(), 4);
+}
+
+TEST(LookupDraftTest, ALongMatchHasNoAlternatives) {
+  RankedAcceptance shared = LookupDraft::Prior();
+  LookupDraft draft(shared);
+  Tokens text;
+  for (int32_t i = 0; i < 12; ++i) text.push_back(i);
+  text.push_back(50);
+  text.insert(text.end(), {10, 11, 60, 7});
+  for (int32_t i = 0; i < 12; ++i) text.push_back(i);
+  draft.Read(text);
+  DraftTree tree(11);
+  draft.ProposeTree(nullptr, {40, 4, 4}, tree);
+  EXPECT_TRUE(tree.IsChain());
+  EXPECT_EQ(tree.token(1), 50);
 }
 
 }  // namespace

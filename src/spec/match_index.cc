@@ -38,7 +38,8 @@ void MatchIndex::AppendBreak() {
   shorter_.before.push_back(-1);
 }
 
-void MatchIndex::Search(const Chain& chain, std::span<const int32_t> text, Match& best) const {
+void MatchIndex::Search(const Chain& chain, std::span<const int32_t> text,
+                        FunctionRef<void(const Match& match)> found) const {
   const auto run = static_cast<size_t>(chain.run);
   if (text.size() < run) return;
   const auto entry = chain.last.find(RunHash(text.last(run)));
@@ -52,18 +53,47 @@ void MatchIndex::Search(const Chain& chain, std::span<const int32_t> text, Match
                                                                                   static_cast<size_t>(length)]) {
       ++length;
     }
-    if (length >= 2 && length > best.length) best = {place + 1, length};
+    if (length >= 2) found({place + 1, length});
   }
 }
 
-MatchIndex::Match MatchIndex::Find(std::span<const int32_t> text) const {
+// What is looked for: the last tokens, of those after the last break.
+std::span<const int32_t> MatchIndex::EndOf(std::span<const int32_t> text) {
   text = text.last(std::min(text.size(), size_t{kMaxLength}));
   const auto last_break = std::find(text.rbegin(), text.rend(), kBreak);
-  text = text.last(static_cast<size_t>(last_break - text.rbegin()));
+  return text.last(static_cast<size_t>(last_break - text.rbegin()));
+}
+
+MatchIndex::Match MatchIndex::Find(std::span<const int32_t> text) const {
+  text = EndOf(text);
   Match best;
-  Search(longer_, text, best);
-  if (best.length == 0) Search(shorter_, text, best);
+  const auto take = [&](const Match& match) {
+    if (match.length > best.length) best = match;
+  };
+  Search(longer_, text, take);
+  if (best.length == 0) Search(shorter_, text, take);
   return best;
+}
+
+int MatchIndex::FindEach(std::span<const int32_t> text, std::span<Match> out) const {
+  text = EndOf(text);
+  size_t n = 0;
+  const auto take = [&](const Match& match) {
+    const int32_t token = tokens_[static_cast<size_t>(match.next)];
+    size_t at = 0;
+    while (at < n && tokens_[static_cast<size_t>(out[at].next)] != token) ++at;
+    if (at < n && out[at].length >= match.length) return;
+    if (at == n && n < out.size()) ++n;
+    if (at == out.size()) {
+      if (out.empty() || out.back().length >= match.length) return;
+      --at;
+    }
+    for (; at > 0 && out[at - 1].length < match.length; --at) out[at] = out[at - 1];
+    out[at] = match;
+  };
+  Search(longer_, text, take);
+  Search(shorter_, text, take);  // which also sees places whose longer run was pushed out of the other chain
+  return static_cast<int>(n);
 }
 
 void MatchIndex::Clear() {

@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/function_ref.h"
+
 namespace surety::spec {
 
 // Zero bytes over memory before it is given back: texts grow, and leave their smaller selves behind.
@@ -50,6 +52,9 @@ class MatchIndex {
   // The longest run at the end of `text` (two tokens or more, of those after its last break) that stands in the index
   // with something after it; of equally long ones the latest.
   Match Find(std::span<const int32_t> text) const;
+  // The same for each token that stands behind such a run: its longest one, of equally long ones the latest. Longest
+  // first, as many as `out` holds; returns how many there are.
+  int FindEach(std::span<const int32_t> text, std::span<Match> out) const;
 
   std::span<const int32_t> tokens() const { return tokens_; }
   int size() const { return static_cast<int>(tokens_.size()); }
@@ -67,7 +72,9 @@ class MatchIndex {
     std::vector<int32_t> before;  // by place: the next earlier one with the same hash, or -1
   };
   void Link(Chain& chain);
-  void Search(const Chain& chain, std::span<const int32_t> text, Match& best) const;
+  // Calls found(place after a run, its length) for the places in the order of a chain: the latest first.
+  void Search(const Chain& chain, std::span<const int32_t> text, FunctionRef<void(const Match& match)> found) const;
+  static std::span<const int32_t> EndOf(std::span<const int32_t> text);
 
   std::vector<int32_t, ErasingAllocator<int32_t>> tokens_;
   Chain longer_{4, {}, {}}, shorter_{2, {}, {}};

@@ -2,6 +2,7 @@
 #include "spec/match_index.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -161,6 +162,56 @@ TEST(MatchIndexTest, NothingIsFoundAfterErasingAndItCanBeUsedAgain) {
       }
     }
   }
+}
+
+// From the description alone: for each token that stands behind the run, the longest match, the latest of equals.
+TEST(MatchIndexTest, FindEachGivesTheLongestMatchOfEachNextToken) {
+  int n_several = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    MatchDraws draws(9000 + seed);
+    const int alphabet = 2 + draws.Below(4);
+    std::vector<int32_t> text;
+    MatchIndex index;
+    for (int n = 2 + draws.Below(30); n > 0; --n) {  // fewer places than a chain looks at
+      text.push_back(draws.Below(alphabet));
+      index.Append(text.back());
+    }
+    std::vector<MatchIndex::Match> expected;
+    for (int32_t token = 0; token < alphabet; ++token) {
+      MatchIndex::Match best;
+      for (int place = static_cast<int>(text.size()) - 2; place >= 1; --place) {
+        if (text[static_cast<size_t>(place) + 1] != token) continue;
+        int length = 0;
+        while (length <= place && length < static_cast<int>(text.size()) && RunEndsAt(text, place, text, length + 1)) {
+          ++length;
+        }
+        if (length >= 2 && length > best.length) best = {place + 1, length};
+      }
+      if (best.length > 0) expected.push_back(best);
+    }
+    std::array<MatchIndex::Match, 8> found;
+    const int n = index.FindEach(text, found);
+    ASSERT_EQ(n, static_cast<int>(expected.size())) << seed;
+    n_several += n > 1 ? 1 : 0;
+    for (int i = 0; i < n; ++i) {
+      const auto& match = found[static_cast<size_t>(i)];
+      if (i > 0) {
+        ASSERT_GE(found[static_cast<size_t>(i) - 1].length, match.length);
+      }
+      const auto same = std::find_if(expected.begin(), expected.end(), [&](const MatchIndex::Match& e) {
+        return text[static_cast<size_t>(e.next)] == text[static_cast<size_t>(match.next)];
+      });
+      ASSERT_NE(same, expected.end());
+      ASSERT_EQ(same->length, match.length) << seed;
+    }
+    // Fewer places are for the longest.
+    std::array<MatchIndex::Match, 1> one;
+    ASSERT_EQ(index.FindEach(text, one), std::min(n, 1));
+    if (n > 0) {
+      ASSERT_EQ(one[0].length, found[0].length);
+    }
+  }
+  EXPECT_GT(n_several, 50);
 }
 
 }  // namespace

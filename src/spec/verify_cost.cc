@@ -65,4 +65,15 @@ double VerifyCost::RatioOf(int rows) const {
   return std::min(guess, at(below) + (at(above) - at(below)) * (rows - below) / (above - below));
 }
 
+void BranchCost::Observe(double units, double row_nanos, double nanos, double expected) {
+  if (row_nanos <= 0 || expected <= 0) return;
+  if (units <= 0) {
+    factor_ += kForgetting * (1 - factor_);
+    return;
+  }
+  // Noise goes both ways, so it is not cut off at 0.
+  const double seen = std::clamp((nanos - expected) / (units * row_nanos), -2 * kMostFactor, 2 * kMostFactor);
+  factor_ = std::clamp(factor_ + kWeight * (seen - factor_), kLeastFactor, kMostFactor);
+}
+
 }  // namespace surety::spec

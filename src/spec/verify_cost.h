@@ -45,4 +45,28 @@ class VerifyCost {
   int64_t n_steps_ = 0;
 };
 
+// What a further branch of a draft tree adds to a step: its context is read once more by attention, keys and values
+// behind the last whole page are copied. Modelled as a share of a step of one row, a fixed part and one for each token
+// of context (`context_share`: the bytes of its keys and values over those of the weights that a row reads), times a
+// factor that follows what steps with branches took beyond their rows, and comes back to 1 while there are none.
+class BranchCost {
+ public:
+  explicit BranchCost(double context_share) : context_share_(context_share) {}
+
+  // Of one branch, before the factor; in steps of one row.
+  double Unit(int context_tokens) const { return kFixedShare + context_share_ * context_tokens; }
+  double Of(int context_tokens, double row_nanos) const { return factor_ * Unit(context_tokens) * row_nanos; }
+  // A step whose branches have these units in sum took `nanos` where `expected` was expected of its rows alone.
+  void Observe(double units, double row_nanos, double nanos, double expected);
+  double factor() const { return factor_; }
+
+ private:
+  static constexpr double kFixedShare = 0.01;
+  static constexpr double kForgetting = 1.0 / 2048;
+  static constexpr double kWeight = 1.0 / 32, kLeastFactor = 0.25, kMostFactor = 64;
+
+  double context_share_;
+  double factor_ = 1;
+};
+
 }  // namespace surety::spec

@@ -174,5 +174,22 @@ TEST(VerifyCostTest, ChoicesByTheTableEndAtTheTrueBest) {
   }
 }
 
+TEST(BranchCostTest, FollowsWhatBranchesTookAndForgetsItWithoutThem) {
+  for (const double truth : {0.5, 1.0, 4.0, 20.0}) {
+    BranchCost cost(0.001);
+    constexpr double kRow = 1e6;
+    EXPECT_DOUBLE_EQ(cost.Of(100, kRow), cost.Unit(100) * kRow);
+    EXPECT_GT(cost.Unit(1000), cost.Unit(100));
+    for (int i = 0; i < 600; ++i) {
+      const double units = (1 + i % 3) * cost.Unit(100), rows = 1.5 * kRow;
+      const double noise = (RandomUniform({5, static_cast<uint64_t>(i), RandomPurpose::kTest}) - 0.5) * 0.02 * kRow;
+      cost.Observe(units, kRow, rows + truth * units * kRow + noise, rows);
+    }
+    EXPECT_NEAR(cost.factor(), truth, 0.15 * truth);
+    for (int i = 0; i < 20000; ++i) cost.Observe(0, kRow, kRow, kRow);
+    EXPECT_NEAR(cost.factor(), 1, 0.01);
+  }
+}
+
 }  // namespace
 }  // namespace surety::spec

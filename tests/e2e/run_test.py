@@ -64,13 +64,14 @@ class RunTest(EndToEnd):
             plain = self.run_json("-n", 96, "--ignore-eos", *flags, prompt=repeat)
             self.assertEqual(plain["token_ids"], drafted["token_ids"])
             self.assertEqual((plain["draft_tokens"], plain["accepted_tokens"]), (0, 0))
-        long = self.run_json("-n", 96, "--ignore-eos", "--draft-max", 64, prompt=repeat)
+        long = self.run_json("-n", 96, "--ignore-eos", "--draft-max", 63, prompt=repeat)
         self.assertEqual(long["token_ids"], drafted["token_ids"])
         words = ("-m", MODEL, "-p", repeat, "-n", 96, "--ignore-eos")
         self.assertRegex(self.ok("run", *words, "--speculate", "always").err, r"drafts \d+/\d+ held")
         self.assertNotIn("drafts", self.ok("run", *words, "--speculate", "off").err)
         self.fails(2, "run", *words, "--speculate", "on", says=("--speculate", "auto"))
-        self.fails(2, "run", *words, "--draft-max", 65, says=("--draft-max", "64"))
+        self.fails(2, "run", *words, "--draft-max", 64, says=("--draft-max", "63"))
+        self.fails(2, "run", *words, "--draft-branches", 0, says=("--draft-branches", "63"))
 
     def test_a_draft_model_changes_no_token_whatever_it_is(self):
         tiny = os.path.join(common.TESTDATA, "gguf", "tiny-llama-q8_0.gguf")  # another vocabulary, and nonsense

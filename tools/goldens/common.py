@@ -33,7 +33,7 @@ def save_tensors(path, tensors, metadata):
 
     By hand: the library writes metadata in random order, and goldens should repeat bit for bit.
     """
-    names = {"int32": "I32", "uint8": "U8", "float32": "F32"}
+    names = {"int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL", "float32": "F32"}
     order = sorted(tensors, key=lambda k: (-tensors[k].itemsize, k))  # wide first: aligned
     header = {"__metadata__": {k: str(v) for k, v in sorted(metadata.items())}}
     end = 0

@@ -71,7 +71,8 @@ struct VisibleRange {
 };
 inline VisibleRange VisibleOf(const AttentionJob& job, const SequenceRows& sequence, int position) {
   const int lo = job.window > 0 && position + 1 > job.window ? position + 1 - job.window : 0;
-  return {lo, job.causal ? position + 1 : sequence.first_position + sequence.n_rows};
+  return {lo > sequence.first_visible ? lo : sequence.first_visible,
+          job.causal ? position + 1 : sequence.first_position + sequence.n_rows};
 }
 
 // A worker's memory, cut from one buffer by CarveScratch.

@@ -147,6 +147,18 @@ TEST_F(AttentionTest, MatchesPlainLoopsWithinTheErrorBound) {
   RecordProperty("worst_share_of_bound", std::to_string(g_worst_share));
 }
 
+// Memory that was never written holds NaN, which one look at a hidden key would show.
+TEST_F(AttentionTest, KeysBeforeTheFirstVisibleOneAreNotLookedAt) {
+  SerialExecutor serial;
+  for (const Case& c : AllCases()) {
+    AttentionRun run(c, 3, 300, 1);
+    run.Store({{0, 1, 149}, {1, 37, 3}, {2, 130, 160}});
+    const std::vector<Chunk> chunks = {{0, 125, 25, 1}, {1, 37, 3, 37}, {2, 288, 2, 130}};
+    const reference::Bounded want = run.Expected(chunks);
+    ForEachIsa([&](Isa) { ExpectWithinBound(run.Attend(serial, chunks), want, c.Name()); });
+  }
+}
+
 TEST_F(AttentionTest, RowsHaveTheSameBitsHoweverTheyAreComputed) {
   SerialExecutor serial;
   // Workers sleep at once: there may be more of them than processors.

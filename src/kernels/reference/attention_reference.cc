@@ -95,8 +95,9 @@ Bounded Attention(const AttentionParams& params, int layer, ConstMatrixF q, cons
   ForLines(batch, params.n_heads, [&](const SequenceRows& sequence, int row, int position, int head) {
     const int kv_head = head / (params.n_heads / params.n_kv_heads);
     Line line = {q.Row(row) + int64_t{head} * params.k_dim, params.k_dim, params.v_dim, params.scale, params.soft_cap,
-                 params.sinks != nullptr, params.sinks != nullptr ? params.sinks[head] : 0.0, 0, position + 1};
-    if (params.window > 0) line.lo = std::max(0, position + 1 - params.window);
+                 params.sinks != nullptr, params.sinks != nullptr ? params.sinks[head] : 0.0,
+                 sequence.first_visible, position + 1};
+    if (params.window > 0) line.lo = std::max(sequence.first_visible, position + 1 - params.window);
     if (!params.causal) line.hi = sequence.first_position + sequence.n_rows;
     AttendLine(
         line,
@@ -115,7 +116,7 @@ Bounded MlaAttention(const MlaParams& params, int layer, ConstMatrixF q, const B
   Bounded result = Empty(q.rows, cols);
   ForLines(batch, params.n_heads, [&](const SequenceRows& sequence, int row, int position, int head) {
     const Line line = {q.Row(row) + int64_t{head} * width, width, params.latent_dim, params.scale, 0, false, 0,
-                       0, position + 1};
+                       sequence.first_visible, position + 1};
     const auto number = [&](int j, int e) { return Number{StoredKey(kv, layer, sequence.page_table, 0, j, e)}; };
     const size_t at = static_cast<size_t>(row * cols + head * params.latent_dim);
     AttendLine(line, number, number, &result.value[at], &result.bound[at]);
@@ -130,7 +131,7 @@ Bounded MlaAttentionMaterialised(const MlaParams& params, int layer, ConstMatrix
   Bounded result = Empty(q.rows, cols);
   ForLines(batch, params.n_heads, [&](const SequenceRows& sequence, int row, int position, int head) {
     const Line line = {q.Row(row) + int64_t{head} * width, width, params.v_dim, params.scale, 0, false, 0,
-                       0, position + 1};
+                       sequence.first_visible, position + 1};
     const auto made = [&](int j, int row_of_head) {
       const float* w = kv_b.Row(int64_t{head} * (params.nope_dim + params.v_dim) + row_of_head);
       Number sum;

@@ -109,6 +109,7 @@ class MultiHeadBlock final : public AttentionBlock {
       step.ops.Rope(rope.spec, table, config_.n_kv_heads, config_.head_dim, 0, k);
     }
     step.ops.KvStore(layer, k, v, step.batch, step.kv);
+    if (!step.batch.kv_copies.empty()) step.ops.CopyKv(layer, step.batch.kv_copies, step.kv);
     MatrixF heads = step.workspace.Get(slots_.heads, rows);
     if (!store_only) step.ops.Attention(params_, layer, q, step.batch, step.kv, heads);
     return heads;

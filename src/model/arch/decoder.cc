@@ -82,6 +82,7 @@ void Decoder::Keep(int layer, ConstMatrixF x) {
 
 Status Decoder::Reserve(int max_rows, int max_context) {
   workspace_.Clear();
+  max_rows_ = max_rows;
   const int64_t d = config_.d_model;
   x_ = workspace_.Declare(max_rows, d);
   h_ = workspace_.Declare(max_rows, d);
@@ -180,8 +181,15 @@ void Decoder::Forward(const BatchView& batch, const PagedKvView& kv, MatrixF log
       h = h_few;
     }
   }
-  const kernels::MatMulTask task = {OutputMatrix(), logits};
-  ops_.MatMul(h, {&task, 1});
+  Logits(h, logits);
+}
+
+void Decoder::Logits(ConstMatrixF hidden, MatrixF logits) {
+  for (int64_t first = 0; first < hidden.rows; first += max_rows_) {
+    const int64_t n = std::min(max_rows_, hidden.rows - first);
+    const kernels::MatMulTask task = {OutputMatrix(), logits.Rows(first, n)};
+    ops_.MatMul(hidden.Rows(first, n), {&task, 1});
+  }
   if (config_.logit_scale != 1.0f) ops_.Scale(logits, config_.logit_scale);
   if (config_.logit_soft_cap > 0) ops_.SoftCap(logits, config_.logit_soft_cap);
 }

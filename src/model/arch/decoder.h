@@ -23,6 +23,7 @@ class Decoder final : public Model {
   int64_t macs_per_row() const override;
   int64_t macs_per_logit_row() const override;
   Status SetTaps(std::span<const HiddenTap> taps) override;
+  void Logits(ConstMatrixF hidden, MatrixF logits) override;
   ConstMatrixF taps() const override { return tapped_; }
   Status Reserve(int max_rows, int max_context) override;
   void Forward(const BatchView& batch, const PagedKvView& kv, MatrixF logits) override;
@@ -59,7 +60,7 @@ class Decoder final : public Model {
   RopeState rope_, rope_local_;
   bool has_local_rope_ = false;
   bool materialised_mla_ = false;
-  int64_t weight_bytes_ = 0;
+  int64_t weight_bytes_ = 0, max_rows_ = 1;
 
   Workspace workspace_;
   BlockSlots slots_;

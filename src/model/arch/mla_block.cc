@@ -71,6 +71,7 @@ class MlaBlock final : public AttentionBlock {
     step.ops.Rope(rope.spec, table, 1, mla.kv_rank + mla.rope_dim, mla.kv_rank, latent);
     step.ops.Rope(rope.spec, table, config_.n_heads, mla.nope_dim + mla.rope_dim, mla.nope_dim, q);
     step.ops.KvStore(layer, latent, {}, step.batch, step.kv);
+    if (!step.batch.kv_copies.empty()) step.ops.CopyKv(layer, step.batch.kv_copies, step.kv);
     MatrixF heads = step.workspace.Get(slots_.heads, rows);
     if (store_only) return heads;
     if (*materialised_) {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/check.h"
 #include "base/memory_info.h"
 #include "model/arch/decoder.h"
 #include "model/arch/encoder.h"
@@ -31,5 +32,7 @@ Status Model::SetTaps(std::span<const HiddenTap> taps) {
   return UnimplementedError("hidden states can be kept of decoders only, not of architecture '" +
                             config().architecture + "'");
 }
+
+void Model::Logits(ConstMatrixF /*hidden*/, MatrixF /*logits*/) { SURETY_CHECK_MSG(false, "no decoder"); }
 
 }  // namespace surety::model

@@ -50,6 +50,8 @@ class Model {
   // their memory; none: nothing is kept and nothing costs more. The logits' bits are the same with and without.
   // kInvalidArgument: a layer that is not there. kUnimplemented: an encoder.
   virtual Status SetTaps(std::span<const HiddenTap> taps);
+  // Decoders: logits [N, V] of hidden states [N, D] after the output norm, own or somebody's guess. After Reserve.
+  virtual void Logits(ConstMatrixF hidden, MatrixF logits);
   // Of the last Forward: [T, taps * D], row by row as in its batch, tap by tap as in SetTaps. Valid until the next one.
   virtual ConstMatrixF taps() const { return {}; }
 

@@ -160,11 +160,11 @@ class SafetensorsParser {
   Status Place(Entry& entry) {
     std::optional<DType> dtype;
     if (entry.dtype == "F32" || entry.dtype == "F16" || entry.dtype == "BF16") dtype = DTypeFromName(entry.dtype);
+    std::span<const std::byte> bytes = data_.subspan(entry.begin, entry.end - entry.begin);
     if (!dtype || entry.elements == 0) {
-      file_.unread_.push_back({std::move(entry.name), std::move(entry.dtype)});
+      file_.unread_.push_back({std::move(entry.name), std::move(entry.dtype), std::move(entry.shape), bytes});
       return OkStatus();
     }
-    std::span<const std::byte> bytes = data_.subspan(entry.begin, entry.end - entry.begin);
     const auto element_bytes = static_cast<uintptr_t>(InfoOf(*dtype).block_bytes);
     if (!bytes.empty() && reinterpret_cast<uintptr_t>(bytes.data()) % element_bytes != 0) {
       auto copy = AlignedBuffer::TryAllocate(bytes.size());

@@ -23,10 +23,13 @@ namespace surety::model {
 
 class SafetensorsFile {
  public:
-  // A tensor that is in the file but cannot be read: of a type other than F32, F16 and BF16, or without elements.
+  // A tensor that is in the file but holds no weights that can be read: of a type other than F32, F16 and BF16, or
+  // without elements. Its bytes are as the file has them, at any address.
   struct Unread {
     std::string name;
     std::string dtype;  // as the file names it
+    std::vector<int64_t> shape;
+    std::span<const std::byte> bytes;
   };
 
   static Result<std::unique_ptr<SafetensorsFile>> Open(FileSystem& files, const std::string& path);

@@ -39,6 +39,7 @@ struct Chunk {
   int id;
   int first;
   int n;
+  int first_visible = 0;
 };
 
 class Rig {
@@ -66,7 +67,8 @@ class Rig {
     positions_.clear();
     for (const Chunk& c : chunks) {
       sequences_.push_back({static_cast<int>(positions_.size()), c.n, c.first,
-                            {tables_.data() + c.id * pages_a_sequence_, static_cast<size_t>(pages_a_sequence_)}});
+                            {tables_.data() + c.id * pages_a_sequence_, static_cast<size_t>(pages_a_sequence_)},
+                            c.first_visible});
       for (int i = 0; i < c.n; ++i) positions_.push_back(c.first + i);
     }
     tokens_.assign(positions_.size(), 0);

@@ -1,0 +1,247 @@
+// Draft heads in the engine: no answer changes, right heads are believed, pages are given back.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "engine/head_drafter.h"
+#include "engine/testing/speculation_fixture.h"
+
+namespace surety::engine {
+namespace {
+
+using namespace testing;  // NOLINT: the fixture's names
+
+// Heads that know nothing, and heads that know all, with their targets.
+struct HeadCase {
+  const char* target;
+  const char* head;
+  bool is_right;
+};
+
+const HeadCase kHeadCases[] = {
+    {"/tiny/llama", "/heads/eagle1", false},
+    {"/tiny/llama", "/heads/eagle3", false},
+    {"/tiny/llama", "/heads/eagle3_speculators", false},
+    {"/tiny/llama", "/heads/eagle3_narrow", false},
+    {"/tiny/llama", "/heads/medusa", false},
+    {"/tiny/llama", "/heads/medusa_vllm", false},
+    {"/heads/markov/target", "/heads/markov/eagle1", true},
+    {"/heads/markov/target", "/heads/markov/eagle3", true},
+    {"/heads/markov/target", "/heads/markov/medusa", true},
+};
+
+std::string HeadCaseName(const HeadCase& c) {
+  std::string name = std::string(c.head).substr(std::strlen("/heads/"));
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name;
+}
+
+LocalModel& WithHead(const HeadCase& c) {
+  static std::map<std::string, std::unique_ptr<LocalModel>> models;
+  std::unique_ptr<LocalModel>& model = models[c.head];
+  if (model == nullptr) {
+    TinyFolder folder(c.target);
+    LocalModelOptions options = {.path = folder.path(), .n_threads = 2};
+    options.head.path = std::string(SURETY_TESTDATA) + c.head;
+    options.head_check.floor = 0;
+    auto opened = LocalModel::Open(FileSystem::Real(), options, [](const model::LoadProgress&) { return true; });
+    SURETY_CHECK_MSG(opened.has_value(), opened ? "" : opened.error().ToString().c_str());
+    model = *std::move(opened);
+  }
+  return *model;
+}
+
+class EngineHeadTest : public SpeculationFixture, public ::testing::WithParamInterface<HeadCase> {
+ protected:
+  static EngineOptions HeadOptionsFor(LocalModel& model, int places, int n_pages, int max_branches) {
+    EngineOptions options = Options(model, true, places, n_pages);
+    const KvLayout layout = HeadDrafter::LayoutWith(model, model.config().KvLayoutFor(KvType::kF16, 16));
+    options.kv_budget_bytes = n_pages * layout.PageStrideBytes();
+    options.speculation.lookup = false;
+    options.speculation.whatever_it_costs = true;
+    options.speculation.max_branches = max_branches;
+    return options;
+  }
+  // The requests of a seed and what they get without a head, once for each target.
+  struct Truth {
+    std::vector<api::GenerationRequest> requests;
+    std::vector<SeenAnswer> plain;
+  };
+  static const Truth& TruthOf(const HeadCase& c, uint64_t seed, int n) {
+    static std::map<std::string, Truth> truths;
+    Truth& truth = truths[c.target + std::to_string(seed)];
+    if (truth.requests.empty()) {
+      LocalModel& target = SpeculationModels::Get(c.target);
+      truth.requests = Requests(target, seed, n);
+      truth.plain = RunPlain(target, truth.requests);
+    }
+    return truth;
+  }
+  static const SpeculationCounters::Method& Counted(const Engine& engine, LocalModel& model) {
+    const bool medusa = model.head()->recipe().method == model::HeadMethod::kMedusa;
+    return engine.speculation().methods[static_cast<size_t>(medusa ? DraftMethod::kMedusa : DraftMethod::kEagle)];
+  }
+};
+
+TEST_P(EngineHeadTest, AnswersAreThoseWithoutIt) {
+  LocalModel& model = WithHead(GetParam());
+  const auto& [requests, plain] = TruthOf(GetParam(), 500, 10);
+  for (const auto& [places, width] : std::vector<std::pair<int, int>>{{6, 1}, {4, 4}}) {
+    RandomTickClock clock;
+    const auto engine = Make(model, HeadOptionsFor(model, places, 200, width), clock);
+    ASSERT_NE(engine, nullptr);
+    const DraftSums sums = ExpectAllSame(Run(*engine, requests), plain,
+                                         "places " + std::to_string(places) + " width " + std::to_string(width));
+    EXPECT_GT(sums.with_drafts, sums.choices / 2);
+    EXPECT_GT(Counted(*engine, model).draft_tokens, 0);
+    if (width > 1) continue;
+    // The same ones again find their prefixes in the cache, with the head's part.
+    ExpectAllSame(Run(*engine, requests), plain, "again");
+  }
+}
+
+TEST_P(EngineHeadTest, AnswersAreThoseWithoutItWhenPagesAreShort) {
+  LocalModel& model = WithHead(GetParam());
+  const auto& [requests, plain] = TruthOf(GetParam(), 700, 8);
+  RandomTickClock clock;
+  const auto engine = Make(model, HeadOptionsFor(model, 4, 22, 3), clock);
+  ASSERT_NE(engine, nullptr);
+  ExpectAllSame(Run(*engine, requests), plain, "short of pages");
+}
+
+TEST_P(EngineHeadTest, RightHeadsAreBelieved) {
+  if (!GetParam().is_right) GTEST_SKIP() << "knows nothing";
+  LocalModel& model = WithHead(GetParam());
+  for (const float temperature : {0.0f, 1.0f}) {
+    RandomTickClock clock;
+    const auto engine = Make(model, HeadOptionsFor(model, 2, 200, 1), clock);
+    std::vector<api::GenerationRequest> requests(2);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      requests[i].has_tokens = true;
+      requests[i].tokens = {5, 9, static_cast<int32_t>(20 + i)};
+      requests[i].max_tokens = 120;
+      requests[i].sampling.temperature = temperature;
+      requests[i].sampling.seed = 7 + i;
+      requests[i].ignore_end_of_text = true;
+    }
+    Run(*engine, requests);
+    const auto& counted = Counted(*engine, model);
+    ASSERT_GT(counted.drafted_at[0], 10);
+    // The head's law is the target's but for rounding to 8 bits; Medusa's where the tokens between are the likely ones.
+    const bool medusa = model.head()->recipe().method == model::HeadMethod::kMedusa;
+    const double floor = temperature == 0 ? 0.99 : medusa ? 0.3 : 0.8;
+    EXPECT_GE(static_cast<double>(counted.accepted_at[0]), floor * static_cast<double>(counted.drafted_at[0]));
+    EXPECT_GE(static_cast<double>(counted.accepted_at[1]), floor * floor * static_cast<double>(counted.drafted_at[1]));
+  }
+}
+
+Result<std::unique_ptr<LocalModel>> OpenChecked(const std::string& target, const std::string& head,
+                                                const std::function<void(LocalModelOptions&)>& change = {}) {
+  TinyFolder folder(target);
+  LocalModelOptions options = {.path = folder.path(), .n_threads = 2};
+  options.head.path = std::string(SURETY_TESTDATA) + head;
+  options.head_check.n_tokens = 120;
+  if (change) change(options);
+  return LocalModel::Open(FileSystem::Real(), options, [](const model::LoadProgress&) { return true; });
+}
+
+TEST(HeadCheckTest, RightHeadsPassWithTheMeasuredShare) {
+  for (const char* head : {"/heads/markov/eagle1", "/heads/markov/eagle3", "/heads/markov/medusa"}) {
+    const auto opened = OpenChecked("/heads/markov/target", head);
+    ASSERT_TRUE(opened.has_value()) << opened.error().ToString();
+    EXPECT_GE((*opened)->head_acceptance(), 0.97) << head;
+  }
+}
+
+TEST(HeadCheckTest, HeadsBelowTheFloorAreRefusedWithTheFigure) {
+  const auto random = OpenChecked("/tiny/llama", "/heads/eagle1");
+  ASSERT_FALSE(random.has_value());
+  EXPECT_EQ(random.error().code(), StatusCode::kFailedPrecondition);
+  for (const char* part : {"/heads/eagle1'", "tokens that the model wrote", "below the floor of 35.0 %", "EAGLE-1/2"}) {
+    EXPECT_NE(random.error().message().find(part), std::string::npos) << part << ": " << random.error().message();
+  }
+  // A floor of 0 tries nothing.
+  const auto untried = OpenChecked("/tiny/llama", "/heads/eagle1", [](auto& o) { o.head_check.floor = 0; });
+  ASSERT_TRUE(untried.has_value());
+  EXPECT_LT((*untried)->head_acceptance(), 0);
+}
+
+TEST(HeadCheckTest, ANeighbouringRecipeThatIsBetterIsNamed) {
+  const auto flipped = OpenChecked("/heads/markov/target", "/heads/markov/eagle3",
+                                   [](auto& o) { o.head.norm_before_residual = false; });
+  ASSERT_FALSE(flipped.has_value());
+  EXPECT_NE(flipped.error().message().find("with norm_before_residual true it would be 100.0 %"), std::string::npos)
+      << flipped.error().message();
+}
+
+TEST(HeadCheckTest, AHeadAndADraftModelExcludeEachOther) {
+  const std::string draft = std::string(SURETY_TESTDATA) + "/gguf/tiny-llama-q8_0.gguf";
+  const auto both = OpenChecked("/tiny/llama", "/heads/eagle1", [&](auto& o) { o.draft_path = draft; });
+  ASSERT_FALSE(both.has_value());
+  EXPECT_EQ(both.error().code(), StatusCode::kInvalidArgument);
+}
+
+// Under rejection a head's choices are one-hot. The law of each token of the Markov target is known from its weights:
+// each draw's probability depends on the token before alone, so frequencies are compared with it.
+TEST_P(EngineHeadTest, RejectionKeepsTheLaw) {
+  if (!GetParam().is_right) GTEST_SKIP() << "the target's law is not known in closed form";
+  LocalModel& model = WithHead(GetParam());
+  constexpr int kFirst = 17, kTokens = 4;
+  // Truth without any draft: the next token's frequencies at each place, by plain sampling with other seeds.
+  const auto run = [&](bool drafts, uint64_t seed0, int n) {
+    RandomTickClock clock;
+    EngineOptions options = HeadOptionsFor(model, 8, 200, 3);
+    if (!drafts) options.speculation.max_draft_tokens = 0;
+    const auto engine = Make(model, options, clock);
+    std::vector<api::GenerationRequest> requests(static_cast<size_t>(n));
+    for (size_t i = 0; i < requests.size(); ++i) {
+      requests[i].has_tokens = true;
+      requests[i].tokens = {5, kFirst};
+      requests[i].max_tokens = kTokens + 1;
+      requests[i].sampling.temperature = 1.0f;
+      requests[i].sampling.top_k = 5;
+      requests[i].sampling.seed = seed0 + i;
+      requests[i].ignore_end_of_text = true;
+      requests[i].verification = api::Verification::kRejection;
+    }
+    std::vector<SeenAnswer> answers = Run(*engine, requests);
+    if (drafts) {
+      EXPECT_GT(Counted(*engine, model).accepted_tokens, n / 4);
+    }
+    return answers;
+  };
+  constexpr int n = 1500;
+  const auto with = run(true, 1'000'000, n), without = run(false, 5'000'000, n);
+  for (int place = 0; place < kTokens; ++place) {
+    std::map<int32_t, std::pair<double, double>> counts;
+    for (const SeenAnswer& answer : with) ++counts[answer.tokens[static_cast<size_t>(place)]].first;
+    for (const SeenAnswer& answer : without) ++counts[answer.tokens[static_cast<size_t>(place)]].second;
+    // Two samples of one law: chi-square over tokens seen often, the rest taken together.
+    double statistic = 0, rest_with = 0, rest_without = 0;
+    int degrees = 0;
+    for (const auto& [token, pair] : counts) {
+      if (pair.first + pair.second < 20) {
+        rest_with += pair.first;
+        rest_without += pair.second;
+        continue;
+      }
+      statistic += (pair.first - pair.second) * (pair.first - pair.second) / (pair.first + pair.second);
+      ++degrees;
+    }
+    if (rest_with + rest_without > 0) {
+      statistic += (rest_with - rest_without) * (rest_with - rest_without) / (rest_with + rest_without);
+      ++degrees;
+    }
+    // Beyond mean + 5 standard deviations of chi-square: less than once in a hundred thousand.
+    EXPECT_LT(statistic, degrees + 5 * std::sqrt(2.0 * degrees)) << "place " << place;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Heads, EngineHeadTest, ::testing::ValuesIn(kHeadCases),
+                         [](const auto& info) { return HeadCaseName(info.param); });
+
+}  // namespace
+}  // namespace surety::engine

@@ -1,0 +1,48 @@
+#include "engine/forced_drafter.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+namespace surety::engine {
+namespace {
+
+constexpr size_t kMostForcedBytes = 128;
+
+int ForcedClass(size_t depth) {
+  return static_cast<int>(std::min(depth, size_t{spec::AcceptanceTable::kClasses - 1}));
+}
+
+}  // namespace
+
+void ForcedDrafter::Draft(std::span<const DraftWish> wishes, std::span<DraftProposal* const> proposals) {
+  for (size_t i = 0; i < wishes.size(); ++i) {
+    Sequence& sequence = *wishes[i].sequence;
+    if (!sequence.shaped.constrained()) continue;
+    auto& slot = sequence.drafters[static_cast<size_t>(method())];
+    if (slot == nullptr) slot = std::make_unique<State>();
+    State& state = *static_cast<State*>(slot.get());
+    state.tokens.clear();
+    state.n_right = 0;
+    const std::string bytes = sequence.shaped.ForcedBytes(kMostForcedBytes);
+    if (bytes.size() < 2) continue;
+    state.tokens = tokenizer_.Encode(bytes, false);
+    const int most = std::min(wishes[i].max_depth, wishes[i].max_nodes);
+    if (state.tokens.size() > static_cast<size_t>(most)) state.tokens.resize(static_cast<size_t>(most));
+    int node = 0;
+    for (size_t depth = 0; depth < state.tokens.size() && node != spec::DraftTree::kFull; ++depth) {
+      node = proposals[i]->tree.Add(node, state.tokens[depth], by_depth_.Of(ForcedClass(depth)));
+    }
+    proposals[i]->is_blind = true;
+  }
+}
+
+void ForcedDrafter::Observe(Sequence& sequence, int32_t token) {
+  State* state = StateOf<State>(sequence.drafters, method());
+  if (state == nullptr || state->n_right >= state->tokens.size()) return;
+  const bool right = state->tokens[state->n_right] == token;
+  by_depth_.Note(ForcedClass(state->n_right), right, spec::kSharedTrialWeight);
+  state->n_right = right ? state->n_right + 1 : state->tokens.size();
+}
+
+}  // namespace surety::engine

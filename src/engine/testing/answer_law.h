@@ -1,0 +1,69 @@
+// The law of a model's first tokens among a few that a bias lifts above all others, as its own log-probabilities give
+// it, and how far counts of answers are from it.
+// Threads: the engine thread.
+#pragma once
+
+#include <cmath>
+#include <map>
+#include <span>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/engine.h"
+
+namespace surety::engine::testing {
+
+using TextLaw = std::map<std::vector<int32_t>, double>;
+using TextCounts = std::map<std::vector<int32_t>, int>;
+
+// The law of the first n_tokens tokens behind the prompt, if only `choices` may come, at temperature 1.
+inline TextLaw LawOfTokens(Engine& engine, const api::GenerationRequest& prompt, std::span<const int32_t> choices,
+                           int n_tokens) {
+  TextLaw law = {{{}, 1.0}};
+  for (int depth = 0; depth < n_tokens; ++depth) {
+    TextLaw longer;
+    for (const auto& [tokens, probability] : law) {
+      api::GenerationRequest request = prompt;
+      request.tokens.insert(request.tokens.end(), tokens.begin(), tokens.end());
+      request.n_logprobs = 512;  // all: raw ones, without the bias
+      request.max_tokens = 1;
+      EXPECT_TRUE(engine.Submit(request).has_value());
+      while (!engine.idle()) {
+        std::vector<api::Event> events;
+        EXPECT_TRUE(engine.Step(events).ok());
+        for (const api::Event& event : events) {
+          for (const api::TokenLogprob& logprob : event.logprobs) {
+            const std::map<int32_t, float> all(logprob.top.begin(), logprob.top.end());
+            double sum = 0;
+            for (const int32_t token : choices) sum += std::exp(static_cast<double>(all.at(token)));
+            for (const int32_t token : choices) {
+              std::vector<int32_t> next = tokens;
+              next.push_back(token);
+              longer[next] += probability * std::exp(static_cast<double>(all.at(token))) / sum;
+            }
+          }
+        }
+      }
+    }
+    law = longer;
+  }
+  return law;
+}
+
+// How many standard deviations the chi-square statistic of the seen counts lies above what the law leads to expect.
+inline double DeviationsFrom(const TextLaw& law, const TextCounts& seen, int n) {
+  double statistic = 0;
+  for (const auto& [tokens, probability] : law) {
+    const auto found = seen.find(tokens);
+    const double expected = n * probability, count = found == seen.end() ? 0 : found->second;
+    statistic += (count - expected) * (count - expected) / expected;
+  }
+  for (const auto& [tokens, count] : seen) {
+    if (!law.contains(tokens)) return 1e9;
+  }
+  const double degrees = static_cast<double>(law.size()) - 1;
+  return (statistic - degrees) / std::sqrt(2 * degrees);
+}
+
+}  // namespace surety::engine::testing
