@@ -9,6 +9,7 @@
 
 #include "kernels/dequantize.h"
 #include "model/formats/safetensors.h"
+#include "model/heads/head_recipe.h"
 #include "tensor/half.h"
 #include "train/testing/plain_head.h"
 #include "train/testing/temporary_folder.h"
@@ -93,6 +94,38 @@ TEST(HeadFileTest, MapsOfTheVocabularyAndConfigAreInThePublicForm) {
   EXPECT_NEAR(config.at("rms_norm_eps").to_number<double>(), 1e-6, 1e-12);
   EXPECT_EQ(config.at("rope_theta").to_number<double>(), 5000);
   EXPECT_EQ(config.at("norm_before_residual"), false);
+}
+
+TEST(HeadFileTest, TheLoaderOfDraftHeadsReadsWhatWasMeant) {
+  const auto source = model::OpenModelSource(FileSystem::Real(), SURETY_TESTDATA "/tiny/llama");
+  ASSERT_TRUE(source) << source.error().message();
+  const model::ModelConfig& config = (*source)->config();
+  HeadDescription head = FileHead(HeadNumbers::kBF16);
+  head.shape.d_model = config.d_model;
+  head.tap_layers = {0, 1, 1};
+  head.vocab_size = config.vocab_size;
+  const TemporaryFolder folder;
+  const auto exact = RandomWeights(head.shape, 8);
+  ASSERT_TRUE(WriteHead(FileSystem::Real(), folder.path(), head, std::vector<float>(exact.begin(), exact.end())).ok());
+  const auto weights = model::HeadWeights::Open(FileSystem::Real(), folder.path());
+  ASSERT_TRUE(weights) << weights.error().message();
+  const auto recipe = model::ReadHeadRecipe(**weights, config, {});
+  ASSERT_TRUE(recipe) << recipe.error().message();
+  EXPECT_EQ(recipe->method, model::HeadMethod::kEagle3);
+  EXPECT_EQ(recipe->taps, (std::vector<model::HiddenTap>{{0}, {1}, {1}}));
+  EXPECT_EQ(recipe->d_model, config.d_model);
+  EXPECT_EQ(recipe->d_ff, 12);
+  EXPECT_EQ(recipe->n_heads, 2);
+  EXPECT_EQ(recipe->n_kv_heads, 1);
+  EXPECT_EQ(recipe->head_dim, 4);
+  EXPECT_EQ(recipe->draft_vocab_size, 5);
+  EXPECT_EQ(recipe->max_context, 512);
+  EXPECT_EQ(recipe->norm_eps, 1e-6f);
+  EXPECT_EQ(recipe->rope.base, 5000);
+  EXPECT_FALSE(recipe->rope.interleaved);
+  EXPECT_FALSE(recipe->norm_before_residual || recipe->input_norm || recipe->fc_norm || recipe->norm_output);
+  EXPECT_FALSE(recipe->own_embedding);
+  EXPECT_TRUE(recipe->own_output);
 }
 
 TEST(HeadFileTest, FirstWeightsEndInTheTargetsOwnWords) {
