@@ -10,6 +10,7 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(PROMETHEUS REQUIRED IMPORTED_TARGET prometheus-cpp-core)
 find_package(ZLIB REQUIRED)
+find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 
 # Third-party libraries by module.
 set(SURETY_THIRD_PARTY_base fmt::fmt OpenSSL::Crypto Threads::Threads)
@@ -18,6 +19,7 @@ set(SURETY_THIRD_PARTY_api Boost::json)
 set(SURETY_THIRD_PARTY_kernels PkgConfig::HWY)
 set(SURETY_THIRD_PARTY_model Boost::json PkgConfig::PCRE2 PkgConfig::UTF8PROC)
 set(SURETY_THIRD_PARTY_kv OpenSSL::Crypto)
+set(SURETY_THIRD_PARTY_train Boost::json Eigen3::Eigen)
 set(SURETY_THIRD_PARTY_engine Boost::json)
 set(SURETY_THIRD_PARTY_http Boost::json OpenSSL::SSL)
 set(SURETY_THIRD_PARTY_cli Boost::json ZLIB::ZLIB OpenSSL::SSL)
@@ -58,6 +60,15 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(surety_options INTERFACE -march=x86-64-v2)
 endif()
 target_compile_definitions(surety_options INTERFACE HWY_WANT_AVX3_DL=1 HWY_DISABLE_PCLMUL_AES=1)
+
+# Training's arithmetic is compiled once for each instruction set (src/train/math_table.h). Optimised in every build:
+# plain Eigen is a hundred times slower.
+set(SURETY_MATH_SETS src/train/math_base.cc src/train/math_avx2.cc src/train/math_avx512.cc)
+set_source_files_properties(${SURETY_MATH_SETS} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON COMPILE_OPTIONS -O3)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set_source_files_properties(src/train/math_avx2.cc PROPERTIES COMPILE_OPTIONS "-O3;-march=x86-64-v3")
+  set_source_files_properties(src/train/math_avx512.cc PROPERTIES COMPILE_OPTIONS "-O3;-march=x86-64-v4")
+endif()
 
 # Reading the headers of the standard library and of Boost.JSON takes as long as the rest of most files: modules that
 # use both read them once. A file still includes what it uses.
