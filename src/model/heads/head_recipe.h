@@ -30,7 +30,7 @@ enum class HeadMethod : uint8_t { kMedusa, kEagle1, kEagle3 };
 std::string_view NameOf(HeadMethod method);  // "Medusa", "EAGLE-1/2", "EAGLE-3"
 
 struct HeadOptions {
-  std::string path;
+  std::string path = {};
   std::vector<int> entering_layers = {};              // instead of the file's; empty: as the file says
   bool layer_ids_are_outputs = false;                 // the file's explicit ids: of the layer whose output it is
   std::optional<bool> norm_before_residual = {};      // instead of the file's
@@ -39,7 +39,7 @@ struct HeadOptions {
 
 struct HeadRecipe {
   HeadMethod method = HeadMethod::kEagle3;
-  std::string path;
+  std::string path = {};
   std::vector<HiddenTap> taps;  // in the order in which the head takes them
   int target_dim = 0;           // Ht
   int d_model = 0;              // H; Medusa: Ht
