@@ -101,7 +101,7 @@ Speculator::Speculator(const SpeculationOptions& options, const model::Tokenizer
 void Speculator::Add(std::unique_ptr<Drafter> drafter) {
   wants_taps_ |= drafter->wants_taps();
   drafters_.push_back(std::move(drafter));
-  n_steps_unasked_.push_back(0);
+  records_.emplace_back();
 }
 
 bool Speculator::MayDraft(const Sequence& sequence) const {
@@ -217,7 +217,9 @@ DraftWish Speculator::WishFor(const Drafter& drafter, Sequence& sequence, const 
 }
 
 // Asks a drafter that costs steps where nothing likely was found without.
-void Speculator::AskCostly(Drafter& drafter, int& n_unasked, int n_decoding, DraftPages& pages) {
+void Speculator::AskCostly(size_t index, int n_decoding, DraftPages& pages) {
+  Drafter& drafter = *drafters_[index];
+  Record& record = records_[index];
   std::vector<size_t> asking;
   for (size_t i = 0; i < n_offered_; ++i) {
     const spec::DraftTree& tree = offered_[i]->draft.tree;
@@ -226,6 +228,7 @@ void Speculator::AskCostly(Drafter& drafter, int& n_unasked, int n_decoding, Dra
     if (!offered_[i]->is_forced && !is_likely) asking.push_back(i);
   }
   if (asking.empty()) return;
+  if (!options_.whatever_it_costs && record.ledger.Rests()) return;
   const int n_asking = static_cast<int>(asking.size());
   Extent extent;
   if (options_.whatever_it_costs) {
@@ -235,10 +238,10 @@ void Speculator::AskCostly(Drafter& drafter, int& n_unasked, int n_decoding, Dra
     extent = BestExtent(drafter, n_decoding, asking);
   }
   if (extent.depth == 0) {
-    if (++n_unasked < kStepsBetweenProbes) return;
+    if (++record.n_steps_unasked < kStepsBetweenProbes) return;
     extent = {1, 1};
   }
-  n_unasked = 0;
+  record.n_steps_unasked = 0;
   std::vector<DraftWish> wishes;
   std::vector<size_t> offers;
   for (const size_t i : asking) {
@@ -257,6 +260,7 @@ void Speculator::AskCostly(Drafter& drafter, int& n_unasked, int n_decoding, Dra
     const int spare = pages.SparePages(each * n_wishes);
     for (DraftWish& wish : wishes) wish.max_pages = spare / n_wishes;
   }
+  record.was_asked = true;
   const int64_t start = Clock::Real().NowNanos();
   Ask(drafter, offers, wishes);
   drafting_ns_in_step_ += Clock::Real().NowNanos() - start;
@@ -269,6 +273,7 @@ void Speculator::Plan(std::span<Sequence* const> running, kv::PrefixCache& cache
   counters_.saved_ns -= static_cast<double>(std::exchange(drafting_ns_in_step_, 0));
   n_kept_in_step_ = 0;
   branch_units_in_step_ = 0;
+  for (Record& record : records_) record.was_asked = false;
   // Beside prompts a drafted row costs what a prompt's does, and the time between two tokens is already stretched.
   const bool reads_prompts =
       std::any_of(running.begin(), running.end(), [](const Sequence* s) { return s->prefilling(); });
@@ -286,7 +291,7 @@ void Speculator::Plan(std::span<Sequence* const> running, kv::PrefixCache& cache
   }
   if (cost_.Of(1) <= 0 && !options_.whatever_it_costs) return;  // no step to compare with has run yet
   for (size_t i = 0; i < drafters_.size(); ++i) {
-    if (!drafters_[i]->is_free()) AskCostly(*drafters_[i], n_steps_unasked_[i], n_decoding, pages);
+    if (!drafters_[i]->is_free()) AskCostly(i, n_decoding, pages);
   }
   Choose(n_decoding);
 }
@@ -364,7 +369,19 @@ void Speculator::AfterStep(std::span<const CommittedRows> steps, ConstMatrixF ta
   }
 }
 
+// What came of asking in a step that is over. Where two were asked, both answer for it.
+void Speculator::NoteGain(int n_sequences, int64_t nanos) {
+  const double plain = n_sequences > 0 ? cost_.Of(n_sequences) : 0;
+  if (plain <= 0) return;
+  const double spent = static_cast<double>(nanos) - plain + static_cast<double>(drafting_ns_in_step_);
+  const double gain = static_cast<double>(n_kept_in_step_) / n_sequences - spent / plain;
+  for (Record& record : records_) {
+    if (record.was_asked) record.ledger.Note(gain);
+  }
+}
+
 void Speculator::NoteStep(int n_rows, int n_sequences, int64_t nanos) {
+  NoteGain(n_sequences, nanos);
   const double row = cost_.Of(1);
   const auto branches = static_cast<int64_t>(branch_units_in_step_ * branch_cost_.factor() * row);
   branch_cost_.Observe(branch_units_in_step_, row, static_cast<double>(nanos), cost_.Of(n_rows));

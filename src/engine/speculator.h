@@ -25,6 +25,7 @@
 #include "model/tokenizer/tokenizer.h"
 #include "spec/acceptance.h"
 #include "spec/acceptance_monitor.h"
+#include "spec/draft_ledger.h"
 #include "spec/draft_policy.h"
 #include "spec/verify_cost.h"
 
@@ -125,7 +126,8 @@ class Speculator {
   int MostFor(const Sequence& sequence) const;
   Offered& AddOffer(Sequence& sequence);
   void AskFree(Drafter& drafter);
-  void AskCostly(Drafter& drafter, int& n_unasked, int n_decoding, DraftPages& pages);
+  void AskCostly(size_t index, int n_decoding, DraftPages& pages);
+  void NoteGain(int n_sequences, int64_t nanos);
   Extent BestExtent(const Drafter& drafter, int n_decoding, std::span<const size_t> asking) const;
   DraftWish WishFor(const Drafter& drafter, Sequence& sequence, const Extent& extent, int n_decoding, int n_asking);
   void Ask(Drafter& drafter, std::span<const size_t> offers, std::span<const DraftWish> wishes);
@@ -136,7 +138,13 @@ class Speculator {
   std::vector<std::unique_ptr<Drafter>> drafters_;
   LookupDrafter* lookup_ = nullptr;  // one of them
   bool wants_taps_ = false;
-  std::vector<int> n_steps_unasked_;  // by drafter: while it does not pay
+  // By drafter, of those that cost steps.
+  struct Record {
+    int n_steps_unasked = 0;  // while estimates say that it does not pay
+    bool was_asked = false;   // in the step at hand
+    spec::DraftLedger ledger;
+  };
+  std::vector<Record> records_;
   spec::VerifyCost cost_;
   spec::BranchCost branch_cost_;
   SpeculationCounters counters_;
