@@ -381,7 +381,7 @@ Status MatMul::Reserve(int64_t max_rows, int64_t max_inputs, int n_workers) {
 
 int64_t MatMul::reserved_bytes() const {
   return static_cast<int64_t>(quantized_x_.size_bytes() + extras_.size_bytes() + extra_counts_.size_bytes() +
-                              scratch_.size_bytes());
+                              scratch_.size_bytes() + waiting_.size_bytes());
 }
 
 void MatMul::Run(Executor& executor, ConstMatrixF x, std::span<const MatMulTask> tasks) {
