@@ -75,7 +75,8 @@ class BenchCommand final : public Command {
     }
     const std::vector<Case> cases = Cases(opened->local->config().max_context);
     if (const Status status = CheckMemory(opened->local->config(), cases); !status.ok()) return ReportFailure(status);
-    roofs_ = MeasureRoofs(opened->local->executor(), quick_roofs_);
+    read_bytes_ = opened->local->model().bytes_per_decoded_token();
+    roofs_ = MeasureRoofs(opened->local->executor(), read_bytes_, quick_roofs_);
     work_.emplace(opened->local->source(), opened->local->model(), *kv_.Type());
     if (!json_) PrintHead(*opened);
     for (const Case& what : cases) {
@@ -213,7 +214,7 @@ class BenchCommand final : public Command {
   // again, and the highest counts, also for the rows before.
   void RaiseRoofs(Executor& executor, const Measured& measured) {
     for (int i = 0; i < 3 && ShareOfRoof(WorkOf(measured.what), roofs_, measured.Median()).share > 1; ++i) {
-      roofs_.RaiseTo(MeasureRoofs(executor, quick_roofs_));
+      roofs_.RaiseTo(MeasureRoofs(executor, read_bytes_, quick_roofs_));
       if (!json_) PrintRoofs("roofs, measured again");
     }
   }
@@ -290,6 +291,7 @@ class BenchCommand final : public Command {
   int repetitions_ = 5;
   int chunk_ = 512;
   bool quick_roofs_ = false, json_ = false;
+  int64_t read_bytes_ = 0;
   Roofs roofs_;
   std::optional<WorkModel> work_;
   std::vector<Measured> results_;

@@ -191,9 +191,8 @@ double ComputeRate(Executor& executor, const Probe& probe, int64_t rounds) {
   return best;
 }
 
-double ReadRate(Executor& executor, bool quick) {
+double ReadRate(Executor& executor, int64_t size_bytes, bool quick) {
   constexpr int64_t kGrain = 4096;
-  int64_t size_bytes = quick ? int64_t{64} << 20 : int64_t{1} << 30;
   const int64_t available = AvailableMemoryBytes();
   if (available > 0) size_bytes = std::min(size_bytes, available / 2);
   size_bytes = std::max<int64_t>(size_bytes, 16 << 20) / kGrain * kGrain;
@@ -204,8 +203,10 @@ double ReadRate(Executor& executor, bool quick) {
     std::memset(buffer->data() + share.begin, 1, static_cast<size_t>(share.end - share.begin));
   });
   const ReadFn read = BestRead();
+  const int64_t wanted_bytes = int64_t{quick ? 256 : 2048} << 20;
+  const int64_t repetitions = std::max<int64_t>(kRepetitions, wanted_bytes / size_bytes);
   double best = 0;
-  for (int i = 0; i < kRepetitions; ++i) {
+  for (int64_t i = 0; i < repetitions; ++i) {
     const double seconds = SecondsOf(executor, [&](int worker) {
       const Share share = ShareOf(size_bytes, worker, executor.n_workers(), kGrain);
       g_sink += read(buffer->data() + share.begin, static_cast<size_t>(share.end - share.begin));
@@ -223,7 +224,7 @@ void Roofs::RaiseTo(const Roofs& other) {
   int8_op_per_s = std::max(int8_op_per_s, other.int8_op_per_s);
 }
 
-Roofs MeasureRoofs(Executor& executor, bool quick) {
+Roofs MeasureRoofs(Executor& executor, int64_t read_bytes, bool quick) {
   Roofs roofs;
   const int64_t rounds = quick ? kComputeRounds / 20 : kComputeRounds;
   const Probe fp32 = BestFp32();
@@ -232,7 +233,7 @@ Roofs MeasureRoofs(Executor& executor, bool quick) {
   roofs.fp32_instruction = fp32.name;
   roofs.int8_op_per_s = ComputeRate(executor, int8, rounds);
   roofs.int8_instruction = int8.name;
-  roofs.read_bytes_per_s = ReadRate(executor, quick);
+  roofs.read_bytes_per_s = ReadRate(executor, read_bytes, quick);
   return roofs;
 }
 

@@ -12,7 +12,7 @@
 namespace surety::cli {
 
 struct Roofs {
-  double read_bytes_per_s = 0;   // all workers reading memory far larger than any cache
+  double read_bytes_per_s = 0;   // all workers, each its share of read_bytes over and over
   double fp32_flop_per_s = 0;    // fused multiply-adds in registers
   double int8_op_per_s = 0;      // 8-bit products summed in 32 bits, the best instruction the processor has
   std::string fp32_instruction;  // "avx2 fma", ...
@@ -21,7 +21,8 @@ struct Roofs {
   void RaiseTo(const Roofs& other);  // keeps the higher of each rate
 };
 
-// About a second. `quick` reads less memory (tests).
-Roofs MeasureRoofs(Executor& executor, bool quick);
+// About a second, less if `quick` (tests). `read_bytes`: what a decode step reads of the weights, since some of that may
+// stay in a large cache from one step to the next.
+Roofs MeasureRoofs(Executor& executor, int64_t read_bytes, bool quick);
 
 }  // namespace surety::cli
