@@ -21,8 +21,8 @@ struct Roofs {
   void RaiseTo(const Roofs& other);  // keeps the higher of each rate
 };
 
-// About a second, less if `quick` (tests). `read_bytes`: what a decode step reads of the weights, since some of that may
-// stay in a large cache from one step to the next.
+// About a second, less if `quick` (tests). `read_bytes`: what a decode step reads of the weights, since some of that
+// may stay in a large cache from one step to the next.
 Roofs MeasureRoofs(Executor& executor, int64_t read_bytes, bool quick);
 
 }  // namespace surety::cli
