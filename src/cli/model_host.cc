@@ -17,7 +17,8 @@ namespace surety::cli {
 int64_t ModelHost::KvBytesFor(const engine::LocalModel& model) const {
   if (options_.kv_memory_bytes > 0) return options_.kv_memory_bytes;
   const engine::EngineOptions& e = options_.backend.engine;
-  const KvLayout layout = engine::LayoutWithDrafts(model, model.config().KvLayoutFor(e.kv_type, e.page_tokens));
+  const KvLayout layout = engine::LayoutWithDrafts(model, model.config().KvLayoutFor(e.kv_type, e.page_tokens),
+                                                   e.speculation.max_draft_tokens > 0);
   const int64_t context = std::min(e.context_tokens, model.config().max_context);
   const int64_t one = (context + e.page_tokens - 1) / e.page_tokens * layout.PageStrideBytes();
   // Room for the prefix cache beside what runs.

@@ -159,7 +159,7 @@ Status SpeculationFlags::Validate() const {
 
 DraftFlags SpeculationFlags::Drafts() const {
   DraftFlags drafts;
-  if (speculate == "lookup" || speculate == "off") return drafts;
+  if (speculate == "lookup" || speculate == "off" || draft_max == 0) return drafts;  // nobody would ask them
   drafts.model = draft_model;
   drafts.head.path = draft_head;
   drafts.head.layer_ids_are_outputs = draft_head_layers == "outputs";

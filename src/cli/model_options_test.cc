@@ -68,6 +68,9 @@ TEST(ModelOptionsTest, ADraftHeadAndItsRecipeComeFromFlags) {
   drafts = flags.Drafts();
   EXPECT_TRUE(drafts.head.layer_ids_are_outputs && drafts.head.entering_layers.empty());
   EXPECT_FALSE(drafts.head.norm_before_residual.has_value());
+  flags.draft_max = 0;
+  EXPECT_TRUE(flags.Drafts().head.path.empty()) << "a head that nobody asks is neither loaded nor tried";
+  flags.draft_max = 16;
   flags.speculate = "lookup";
   EXPECT_TRUE(flags.Drafts().head.path.empty());
   flags.speculate = "model";

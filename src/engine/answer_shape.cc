@@ -91,14 +91,16 @@ void ShapedAnswer::Accept(int32_t token) {
   if (matcher_) matcher_->AcceptToken(token);
 }
 
-uint64_t ShapedAnswer::AllowedNodes(const spec::DraftTree& tree) const {
-  if (!matcher_) return ~uint64_t{0};
+uint64_t ShapedAnswer::AllowedNodes(const spec::DraftTree& tree, uint64_t wanted) const {
+  if (!matcher_) return wanted;
   uint64_t allowed = 1;
-  std::vector<GrammarMatcher> states = {*matcher_};  // by node
+  std::vector<std::optional<GrammarMatcher>> states(static_cast<size_t>(tree.size()));  // of nodes that are allowed
+  states[0] = *matcher_;
   for (int n = 1; n < tree.size(); ++n) {
-    states.push_back(states[static_cast<size_t>(tree.parent(n))]);
-    const bool above = (allowed >> tree.parent(n) & 1) != 0;
-    if (above && states.back().AcceptToken(tree.token(n))) allowed |= uint64_t{1} << n;
+    if ((wanted >> n & 1) == 0 || (allowed >> tree.parent(n) & 1) == 0) continue;
+    std::optional<GrammarMatcher>& state = states[static_cast<size_t>(n)];
+    state = states[static_cast<size_t>(tree.parent(n))];
+    if (state->AcceptToken(tree.token(n))) allowed |= uint64_t{1} << n;
   }
   return allowed;
 }

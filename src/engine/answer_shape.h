@@ -57,8 +57,9 @@ class ShapedAnswer {
   // Minus infinity for every token that may not follow. The reason if none may.
   Status Mask(std::span<float> logits);
   void Accept(int32_t token);
-  // The nodes of a tree below the text so far that the constraint allows (bit n, the root's too); all without one.
-  uint64_t AllowedNodes(const spec::DraftTree& tree) const;
+  // Of the nodes of a tree below the text so far that are wanted (bit n, none without its parent), those that the
+  // constraint allows, the root too; all that are wanted without one. Takes a walk of the grammar for each.
+  uint64_t AllowedNodes(const spec::DraftTree& tree, uint64_t wanted) const;
   // What must come next whatever the answer is, at most `limit` bytes; empty where there is a choice.
   std::string ForcedBytes(size_t limit) const { return matcher_ ? matcher_->ForcedBytes(limit) : std::string(); }
   // What a control token adds to the text; empty for most.

@@ -78,13 +78,16 @@ class Drafter {
  public:
   virtual ~Drafter() = default;
   virtual DraftMethod method() const = 0;
-  // Asking costs no step of a model: it is asked always, and first.
+  // Asking costs no step of a model: it is asked always, and first. Such drafters never look at a sequence's random
+  // numbers; others may, but under rejection.
   virtual bool is_free() const = 0;
 
   // proposals[i] answers wishes[i]; all are cleared, their roots set. Sequences decode, one wish each.
   virtual void Draft(std::span<const DraftWish> wishes, std::span<DraftProposal* const> proposals) = 0;
   // A token of the answer was committed: scores the last proposal, if it still runs along the text.
   virtual void Observe(Sequence& sequence, int32_t token) = 0;
+  // The sequence's scope was forgotten: its proposals go, and what was kept of its text to draft from.
+  virtual void Drop(Sequence& /*sequence*/) {}
 
   // --- drafters that are a model or a part of one; the defaults suit others ------------------------------------------
   // Of its children of this rank (0: the first) below a node of this depth (0: the root), the share that holds where

@@ -572,7 +572,7 @@ Result<std::unique_ptr<Engine>> Engine::Make(LocalModel& model, const EngineOpti
   in_force.max_prompt_logprob_rows = std::min(options.max_prompt_logprob_rows, options.max_rows);
   const bool drafts = options.speculation.max_draft_tokens > 0;
   const KvLayout layout =
-      LayoutWithDrafts(model, model.config().KvLayoutFor(options.kv_type, options.page_tokens));
+      LayoutWithDrafts(model, model.config().KvLayoutFor(options.kv_type, options.page_tokens), drafts);
   SURETY_RETURN_IF_ERROR(layout.Validate());
   SURETY_ASSIGN_OR_RETURN(const int n_pages, PagesFor(in_force, layout));
   SURETY_ASSIGN_OR_RETURN(auto pool, kv::PagePool::Make(layout, n_pages));

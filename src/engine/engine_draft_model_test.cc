@@ -1,6 +1,7 @@
 // A draft model beside the target: the text is the target's own, bit for bit, and a model that drafts for itself is
 // always right, which it could not be if its cache, its positions or its random numbers were off by one anywhere.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
@@ -198,6 +199,40 @@ TEST_F(DraftModelTest, AModelThatDraftsTreesForItselfNeverNeedsASibling) {
   // But for a few that were arranged behind a sibling which was thought more certain.
   EXPECT_GT(method.accepted_rank[0], 0.97 * static_cast<double>(method.accepted_tokens));
   EXPECT_GT(counters.accepted_tokens(), counters.passes);
+}
+
+// What is looked up is a trial of the rule only where whether it is one does not depend on the numbers that decide it.
+// A draft model that is the target's twin proposes the very token that will win: were what was looked up a trial where
+// the two differ, or where they agree, it would hold never, or always.
+TEST_F(DraftModelTest, LookingUpBesideAModelLeavesTheTrialsUnbiased) {
+  const auto model = Open("tiny-llama-q8_0", "tiny-llama-q8_0");
+  ASSERT_NE(model, nullptr);
+  EngineOptions options = Options();
+  options.kv_budget_bytes = int64_t{64} << 20;
+  options.speculation.lookup = true;
+  options.speculation.max_branches = 2;
+  const auto engine = MakeEngine(*model, options);
+  std::vector<api::GenerationRequest> requests;
+  for (uint64_t i = 0; i < 60; ++i) {
+    api::GenerationRequest request = Prompt(*model, 4 * i, 1.0f);  // neither top_k nor penalties
+    request.seed_is_secret = true;
+    request.sampling.seed = RandomBits({i, 77, RandomPurpose::kTest});
+    request.sampling.top_k = 3;  // few tokens, so that the text repeats itself and is looked up
+    request.sampling.logit_bias = {{40, 60.0f}, {77, 60.0f}, {90, 60.0f}};
+    request.max_tokens = 90;
+    requests.push_back(request);
+  }
+  AnswersOf(*engine, requests, true);
+  const SpeculationCounters& counters = engine->speculation();
+  EXPECT_GT(counters.methods[static_cast<size_t>(DraftMethod::kLookup)].draft_tokens, 300);
+  EXPECT_GT(counters.methods[static_cast<size_t>(DraftMethod::kModel)].draft_tokens, 300);
+  const spec::AcceptanceMonitor& monitor = engine->speculation_monitor();
+  EXPECT_FALSE(monitor.alarm());
+  // Each trial has a variance of 1/4 at most: five standard deviations of the mean.
+  if (monitor.n_trials() > 0) {
+    EXPECT_LT(std::abs(monitor.bias()), 2.5 / std::sqrt(static_cast<double>(monitor.n_trials())));
+  }
+  RecordProperty("trials", std::to_string(monitor.n_trials()));
 }
 
 // Each node of a grown tree against a plain answer to the text and the node's path: were keys or values of a branch

@@ -138,6 +138,61 @@ TEST_P(EngineHeadTest, RightHeadsAreBelieved) {
   }
 }
 
+TEST_P(EngineHeadTest, WhereNothingIsDraftedPagesHaveNoRoomForIt) {
+  LocalModel& model = WithHead(GetParam());
+  const auto& [requests, plain] = TruthOf(GetParam(), 500, 10);
+  RandomTickClock clock;
+  EngineOptions options = HeadOptionsFor(model, 4, 200, 1);
+  options.speculation.max_draft_tokens = 0;
+  const auto engine = Make(model, options, clock);
+  ASSERT_NE(engine, nullptr);
+  EXPECT_EQ(engine->pages().layout().companion_bytes, 0);
+  EXPECT_EQ(ExpectAllSame(Run(*engine, requests), plain, "no drafts").drafted, 0);
+}
+
+// A long piece of a prompt leaves no more states than drafts can use, a request that drafts nothing none, and a
+// forgotten one none.
+TEST_P(EngineHeadTest, NoMoreStatesAreKeptThanAreOfUse) {
+  LocalModel& model = WithHead(GetParam());
+  const auto pool = *kv::PagePool::Make(
+      HeadDrafter::LayoutWith(model, model.config().KvLayoutFor(KvType::kF16, 16)), 64);
+  const auto drafter = *HeadDrafter::Make(model, *pool, 4, 256);
+  constexpr int kRows = 150;
+  const size_t width = static_cast<size_t>(model.head()->recipe().feature_dim());
+  std::vector<float> taps(kRows * width);
+  for (size_t i = 0; i < taps.size(); ++i) taps[i] = 0.01f * static_cast<float>(i % 199) - 1;
+  RequestState state;
+  for (int i = 0; i < kRows; ++i) state.prepared.prompt.push_back(3 + i % 90);
+  state.prepared.max_tokens = 50;
+  Sequence sequence(state, 0, state.prepared.prompt, model.tokenizer(), *pool);
+  ASSERT_TRUE(sequence.pages.Extend(kRows + 16));
+  CommittedRows step;
+  step.sequence = &sequence;
+  for (int i = 0; i < kRows; ++i) step.rows.push_back(i);
+  const auto kept = [&] { return StateOf<HeadState>(sequence.drafters, drafter->method()); };
+  const auto after_step = [&] {
+    drafter->AfterStep({&step, 1}, ConstMatrixF(taps.data(), kRows, static_cast<int64_t>(width)));
+  };
+  state.prepared.request.speculate = false;
+  after_step();
+  EXPECT_EQ(kept(), nullptr);
+  state.prepared.request.speculate = true;
+  const bool medusa = drafter->method() == DraftMethod::kMedusa;
+  for (const bool is_read : {true, false}) {
+    after_step();
+    ASSERT_NE(kept(), nullptr);
+    EXPECT_EQ(kept()->end(), kRows);
+    EXPECT_EQ(kept()->kept.size(), is_read || medusa ? 1 : 16);
+    EXPECT_LE(kept()->kept.capacity_bytes(), (medusa ? 1 : 24) * width * sizeof(float));
+    EXPECT_EQ(std::memcmp(kept()->kept.Last(), &taps[(kRows - 1) * width], width * sizeof(float)), 0);
+    // Asked for nothing in so many steps it reads no more.
+    for (int i = 0; i < 200; ++i) drafter->AfterStep({}, ConstMatrixF(taps.data(), 0, static_cast<int64_t>(width)));
+  }
+  drafter->Drop(sequence);
+  EXPECT_TRUE(kept()->kept.empty());
+  EXPECT_EQ(kept()->kept.capacity_bytes(), 0u);
+}
+
 Result<std::unique_ptr<LocalModel>> OpenChecked(const std::string& target, const std::string& head,
                                                 const std::function<void(LocalModelOptions&)>& change = {}) {
   TinyFolder folder(target);

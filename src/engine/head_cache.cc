@@ -56,6 +56,14 @@ int HeadCache::FirstCovered(std::span<const int32_t> pages, int end) const {
   return first;
 }
 
+bool HeadCache::Covers(std::span<const int32_t> pages, int slot) const {
+  const auto index = static_cast<size_t>(slot / view_.layout.page_tokens);
+  if (index >= pages.size()) return false;
+  const Note* note = ValidNote(pages[index]);
+  const int at = slot % view_.layout.page_tokens;
+  return note != nullptr && note->begin <= at && at < note->end;
+}
+
 void HeadCache::NoteWritten(std::span<const int32_t> pages, int begin, int end) {
   const int page_tokens = view_.layout.page_tokens;
   while (begin < end) {

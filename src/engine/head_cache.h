@@ -31,7 +31,8 @@ class HeadCache {
 
   // The least slot from which on all slots before `end` are there, at least 1; `end` where the one before is not.
   int FirstCovered(std::span<const int32_t> pages, int end) const;
-  bool Covers(std::span<const int32_t> pages, int slot) const { return FirstCovered(pages, slot + 1) <= slot; }
+  // Whether a slot from 1 on is there: its page's note says so.
+  bool Covers(std::span<const int32_t> pages, int slot) const;
   // Slots [begin, end) have been written from the target's own states.
   void NoteWritten(std::span<const int32_t> pages, int begin, int end);
 

@@ -60,6 +60,7 @@ TEST_F(HeadCacheTest, CoveredRunsEqualAMapOfSlots) {
         int first = e;
         while (first > 1 && written[static_cast<size_t>(first - 1)]) --first;
         ASSERT_EQ(cache_->FirstCovered(table.pages(), e), first) << "trial " << trial << " end " << e;
+        ASSERT_EQ(cache_->Covers(table.pages(), e), e < 5 * kPageTokens && written[static_cast<size_t>(e)]);
       }
     }
   }

@@ -61,7 +61,7 @@ Result<std::unique_ptr<HeadDrafter>> HeadDrafter::Make(LocalModel& target, kv::P
 
 HeadState& HeadDrafter::StateFor(Sequence& sequence) {
   auto& slot = sequence.drafters[static_cast<size_t>(method())];
-  if (slot == nullptr) slot = std::make_unique<HeadState>(shared_, shared_by_depth_);
+  if (slot == nullptr) slot = std::make_unique<HeadState>(state_floats_, shared_, shared_by_depth_);
   return *static_cast<HeadState*>(slot.get());
 }
 
@@ -74,7 +74,7 @@ double HeadDrafter::MeanAcceptance(const Sequence& sequence, int depth, int rank
 // What has not been kept cannot be read any more; what is kept is read when a draft is wanted.
 int HeadDrafter::CoveredTokens(const Sequence& sequence) const {
   const HeadState* state = StateOf<HeadState>(sequence.drafters, method());
-  return sequence.n_tokens() - (state == nullptr ? 0 : KeptOf(*state));
+  return sequence.n_tokens() - (state == nullptr ? 0 : state->kept.size());
 }
 
 void HeadDrafter::Observe(Sequence& sequence, int32_t token) {
@@ -94,35 +94,59 @@ void HeadDrafter::Observe(Sequence& sequence, int32_t token) {
   state->at = next;
 }
 
-void HeadDrafter::TrimKept(HeadState& state, int n_left) const {
-  const int n_gone = KeptOf(state) - n_left;
-  if (n_gone <= 0) return;
-  state.kept.erase(state.kept.begin(),
-                   state.kept.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(n_gone) * state_floats_));
-  state.first_kept += n_gone;
+void HeadState::Trim(int n_left) {
+  first_kept += std::max(0, kept.size() - n_left);
+  kept.Trim(n_left);
+}
+
+void HeadDrafter::Drop(Sequence& sequence) {
+  HeadState* state = StateOf<HeadState>(sequence.drafters, method());
+  if (state == nullptr) return;
+  state->kept.Wipe();
+  state->at = -1;
+}
+
+// The states that pages have, for who finds them: at each page's end, and where the sequence has come to.
+void HeadDrafter::KeepInPages(const CommittedRows& step, ConstMatrixF taps) {
+  const auto pages = step.sequence->pages.pages();
+  const int n = static_cast<int>(step.rows.size());
+  for (int i = 0; i < n; ++i) {
+    const int position = step.first_position + i;
+    const bool ends_page = (position + 1) % pool_.layout().page_tokens == 0;
+    if (ends_page || i == n - 1) cache_.KeepState(pages, position, taps.Row(step.rows[static_cast<size_t>(i)]));
+  }
 }
 
 // Takes the step's states behind those that are kept. Where they do not follow them (a prefix was found, a choice
-// forked, a preempted one starts again) it begins anew, with the state before them if a page has it.
-void HeadDrafter::KeepStates(const CommittedRows& step, ConstMatrixF taps) {
+// forked, a preempted one starts again) it begins anew, with the state before them if a page has it. Of a long piece of
+// a prompt no more is kept at a time than the head reads at once; where it does not read, the last ones alone.
+void HeadDrafter::KeepStates(const CommittedRows& step, ConstMatrixF taps, bool is_read) {
   HeadState& state = StateFor(*step.sequence);
-  const auto pages = step.sequence->pages.pages();
-  if (state.kept.empty() || step.first_position != state.first_kept + KeptOf(state)) {
-    state.kept.clear();
-    state.first_kept = step.first_position;
-    const float* before = eagle_ != nullptr ? cache_.StateAt(pages, step.first_position - 1) : nullptr;
+  const Sequence& sequence = *step.sequence;
+  if (sequence.pages.zero_on_release() || sequence.state->forgotten) state.kept.MarkZeroOnRelease();
+  const int n = static_cast<int>(step.rows.size());
+  const int most = medusa_ != nullptr ? 1 : is_read ? n : kRareKept;
+  const int first = std::max(0, n - most);
+  if (first > 0 || state.kept.empty() || step.first_position != state.end()) {
+    state.kept.Clear();
+    state.first_kept = step.first_position + first;
+    const float* before =
+        eagle_ != nullptr && first == 0 ? cache_.StateAt(sequence.pages.pages(), step.first_position - 1) : nullptr;
     if (before != nullptr) {
-      state.kept.assign(before, before + state_floats_);
+      state.kept.Append(before);
       --state.first_kept;
     }
   }
-  const int n = static_cast<int>(step.rows.size());
-  for (int i = 0; i < n; ++i) {
-    const float* row = taps.Row(step.rows[static_cast<size_t>(i)]);
-    state.kept.insert(state.kept.end(), row, row + state_floats_);
-    const int position = step.first_position + i;
-    const bool ends_page = (position + 1) % pool_.layout().page_tokens == 0;
-    if (eagle_ != nullptr && (ends_page || i == n - 1)) cache_.KeepState(pages, position, row);
+  for (int i = first; i < n; ++i) {
+    if (medusa_ != nullptr) {  // in place of the one before
+      state.first_kept += state.kept.size();
+      state.kept.Clear();
+    }
+    state.kept.Append(taps.Row(step.rows[static_cast<size_t>(i)]));
+    if (is_read && state.kept.size() >= kMaxReadRows) {
+      Read(sequence, state, state.end());
+      state.Trim(1);
+    }
   }
 }
 
@@ -132,16 +156,18 @@ void HeadDrafter::AfterStep(std::span<const CommittedRows> steps, ConstMatrixF t
   was_asked_ = false;
   for (const CommittedRows& step : steps) {
     if (step.rows.empty()) continue;
-    KeepStates(step, taps);
+    // Before the pages: what they have of the position before this step may be overwritten by it.
+    const bool drafts = step.sequence->state->request().speculate;
+    const bool is_read = eagle_ != nullptr && asked_share_ >= kAskedOften;
+    if (drafts) KeepStates(step, taps, is_read);
+    if (eagle_ != nullptr) KeepInPages(step, taps);
+    if (!drafts) continue;
     HeadState& state = StateFor(*step.sequence);
-    const bool is_read = asked_share_ >= kAskedOften && step.sequence->state->request().speculate;
-    if (medusa_ != nullptr) {
-      TrimKept(state, 1);
-    } else if (is_read && KeptOf(state) > kMaxKept) {
-      Read(*step.sequence, state, state.first_kept + KeptOf(state));
-      TrimKept(state, 1);
-    } else if (!is_read && KeptOf(state) > 2 * kRareKept) {  // twice, so as not to move them at each step
-      TrimKept(state, kRareKept);
+    if (is_read && state.kept.size() > kMaxKept) {
+      Read(*step.sequence, state, state.end());
+      state.Trim(1);
+    } else if (!is_read && state.kept.size() > 2 * kRareKept) {  // twice, so as not to move them at each step
+      state.Trim(kRareKept);
     }
   }
 }
@@ -150,7 +176,7 @@ void HeadDrafter::AfterStep(std::span<const CommittedRows> steps, ConstMatrixF t
 int HeadDrafter::FirstUnread(const Sequence& sequence, const HeadState& state) const {
   const auto pages = sequence.pages.pages();
   int slot = state.first_kept + 1;
-  const int end = state.first_kept + KeptOf(state) + 1;
+  const int end = state.end() + 1;
   while (slot < end && cache_.Covers(pages, slot)) ++slot;
   return slot;
 }
@@ -176,8 +202,7 @@ void HeadDrafter::AddSequence(const Sequence& sequence, const HeadState& state, 
   rows_.push_back({static_cast<int>(ids_.size()), end_slot - first_slot, first_slot, pages,
                    cache_.FirstCovered(pages, first_slot)});
   for (int slot = first_slot; slot < end_slot; ++slot) {
-    const auto at = static_cast<size_t>(slot - 1 - state.first_kept) * state_floats_;
-    AddRow(sequence.tokens[static_cast<size_t>(slot)], state.kept.data() + at, state_floats_);
+    AddRow(sequence.tokens[static_cast<size_t>(slot)], state.kept.Row(slot - 1 - state.first_kept), state_floats_);
     positions_.push_back(slot);
   }
   if (wants_logits) logit_rows_.push_back(static_cast<int32_t>(ids_.size()) - 1);
@@ -196,7 +221,7 @@ void HeadDrafter::RunHead(bool own) {
 void HeadDrafter::Read(const Sequence& sequence, const HeadState& state, int end_slot) {
   const auto pages = sequence.pages.pages();
   int slot = FirstUnread(sequence, state);
-  const int end = std::min({end_slot, state.first_kept + KeptOf(state) + 1, sequence.n_tokens(),
+  const int end = std::min({end_slot, state.end() + 1, sequence.n_tokens(),
                             sequence.pages.capacity_tokens(), context_tokens_});
   while (slot < end) {
     const int until = std::min(end, slot + kMaxReadRows);

@@ -27,6 +27,7 @@
 #include "base/aligned_buffer.h"
 #include "engine/drafter.h"
 #include "engine/head_cache.h"
+#include "engine/kept_states.h"
 #include "engine/local_model.h"
 #include "engine/sampler.h"
 #include "kv/branch_table.h"
@@ -37,11 +38,14 @@
 namespace surety::engine {
 
 struct HeadState final : DrafterState {
-  HeadState(const spec::RankedAcceptance& by_sureness, const spec::RankedAcceptance& by_depth)
-      : own(by_sureness), own_by_depth(by_depth) {}
+  HeadState(size_t width, const spec::RankedAcceptance& by_sureness, const spec::RankedAcceptance& by_depth)
+      : kept(width), own(by_sureness), own_by_depth(by_depth) {}
 
-  int first_kept = 0;       // position of the first state that is kept
-  std::vector<float> kept;  // states of consecutive positions
+  int end() const { return first_kept + kept.size(); }  // the position behind the last state that is kept
+  void Trim(int n_left);
+
+  int first_kept = 0;  // position of the first state that is kept
+  KeptStates kept;     // of consecutive positions
   spec::RankedAcceptance own, own_by_depth;  // by how sure the head is; by depth
   // The last proposal, and where the text has come to in it (-1: off it).
   spec::DraftTree tree;
@@ -83,6 +87,7 @@ class HeadDrafter final : public Drafter {
   bool wants_taps() const override { return true; }
   void Draft(std::span<const DraftWish> wishes, std::span<DraftProposal* const> proposals) override;
   void Observe(Sequence& sequence, int32_t token) override;
+  void Drop(Sequence& sequence) override;
   double MeanAcceptance(const Sequence& sequence, int depth, int rank) const override;
   double StepNanos(int n_rows) const override { return cost_.Of(n_rows); }
   int CoveredTokens(const Sequence& sequence) const override;
@@ -91,10 +96,9 @@ class HeadDrafter final : public Drafter {
  private:
   HeadDrafter(LocalModel& target, kv::PagePool& pool, int max_sequences, int context_tokens);
   HeadState& StateFor(Sequence& sequence);
-  int KeptOf(const HeadState& state) const { return static_cast<int>(state.kept.size() / state_floats_); }
   int FirstUnread(const Sequence& sequence, const HeadState& state) const;
-  void KeepStates(const CommittedRows& step, ConstMatrixF taps);
-  void TrimKept(HeadState& state, int n_left) const;
+  void KeepInPages(const CommittedRows& step, ConstMatrixF taps);
+  void KeepStates(const CommittedRows& step, ConstMatrixF taps, bool is_read);
 
   void ClearRows();
   void AddRow(int32_t token, const float* state, size_t n_floats);

@@ -47,7 +47,7 @@ bool HeadDrafter::Begin(const DraftWish& wish, DraftProposal& proposal, HeadGrow
   state.at = -1;
   const Sequence& sequence = *wish.sequence;
   const int n = sequence.n_tokens();
-  if (state.kept.empty() || state.first_kept + KeptOf(state) != n - 1) return false;
+  if (state.kept.empty() || state.end() != n - 1) return false;
   const int depth = medusa_ != nullptr ? 0 : wish.max_depth;
   if (n + depth > context_tokens_ || (eagle_ != nullptr && n + depth > sequence.pages.capacity_tokens())) return false;
   growth.wish = wish;
@@ -228,8 +228,8 @@ void HeadDrafter::DraftMedusa(std::span<HeadGrowth> growths) {
   const auto n = static_cast<int64_t>(growths.size());
   states_.clear();
   for (const HeadGrowth& growth : growths) {
-    states_.insert(states_.end(), growth.state->kept.end() - static_cast<std::ptrdiff_t>(state_floats_),
-                   growth.state->kept.end());
+    const float* last = growth.state->kept.Last();
+    states_.insert(states_.end(), last, last + state_floats_);
   }
   const auto is_going_on = [](const HeadGrowth& growth) { return !growth.frontier.empty(); };
   for (int head = 0; head < medusa_->n_heads() && std::any_of(growths.begin(), growths.end(), is_going_on); ++head) {
@@ -272,7 +272,7 @@ void HeadDrafter::Finish(HeadGrowth& growth) {
     state.classes[static_cast<size_t>(n)] = node.a_class;
   }
   proposal.is_blind = growth.wish.by_rejection;
-  TrimKept(state, 1);  // they are read; the last one is read again with the next, for what it says
+  state.Trim(1);  // they are read; the last one is read again with the next, for what it says
   state.tree = proposal.tree;
   state.at = proposal.empty() ? -1 : 0;
 }

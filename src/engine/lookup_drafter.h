@@ -27,7 +27,7 @@ class LookupDrafter final : public Drafter {
     now_ns_ = now_ns;
   }
   // Gives up the proposal, which may be from an answer that has been forgotten since.
-  void Drop(Sequence& sequence) {
+  void Drop(Sequence& sequence) override {
     if (State* state = StateOf<State>(sequence.drafters, method())) state->lookup.DropProposal();
   }
   OutputStore& store() { return store_; }

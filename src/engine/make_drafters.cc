@@ -7,7 +7,8 @@
 
 namespace surety::engine {
 
-KvLayout LayoutWithDrafts(const LocalModel& model, const KvLayout& layout) {
+KvLayout LayoutWithDrafts(const LocalModel& model, const KvLayout& layout, bool drafts) {
+  if (!drafts) return layout;
   if (model.draft() != nullptr) return DraftModel::LayoutWith(model, layout);
   if (model.head() != nullptr) return HeadDrafter::LayoutWith(model, layout);
   return layout;
@@ -21,7 +22,7 @@ Status KeepHiddenStates(LocalModel& model, bool drafts) {
 Result<std::vector<std::unique_ptr<Drafter>>> MakeDrafters(LocalModel& model, kv::PagePool& pool, int max_sequences,
                                                            int context_tokens, bool drafts) {
   std::vector<std::unique_ptr<Drafter>> drafters;
-  if (model.draft() != nullptr) {
+  if (model.draft() != nullptr && drafts) {
     SURETY_ASSIGN_OR_RETURN(auto drafter, DraftModel::Make(model, pool, max_sequences, context_tokens));
     drafters.push_back(std::move(drafter));
   }

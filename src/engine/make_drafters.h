@@ -12,7 +12,7 @@
 namespace surety::engine {
 
 // The layout of the target's pages with room for what drafts for it.
-KvLayout LayoutWithDrafts(const LocalModel& model, const KvLayout& layout);
+KvLayout LayoutWithDrafts(const LocalModel& model, const KvLayout& layout, bool drafts);
 // Has the model keep the hidden states that its head reads; none where nothing is drafted. Before Model::Reserve.
 Status KeepHiddenStates(LocalModel& model, bool drafts);
 Result<std::vector<std::unique_ptr<Drafter>>> MakeDrafters(LocalModel& model, kv::PagePool& pool, int max_sequences,

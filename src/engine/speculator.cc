@@ -43,6 +43,23 @@ double ExpectedOf(const spec::DraftTree& tree, uint64_t* keep = nullptr) {
   return sum;
 }
 
+// Of the nodes in `keep`, those that are reached most probably; none without its parent, which is never less probable
+// and comes before it.
+uint64_t LikeliestNodes(const spec::DraftTree& tree, uint64_t keep, int most) {
+  std::array<double, spec::DraftTree::kMaxNodes> joint{1.0};
+  std::vector<int> order;
+  for (int n = 1; n < tree.size(); ++n) {
+    joint[static_cast<size_t>(n)] = joint[static_cast<size_t>(tree.parent(n))] * tree.confidence(n);
+    if ((keep >> n & 1) != 0) order.push_back(n);
+  }
+  if (static_cast<int>(order.size()) <= most) return keep;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return joint[static_cast<size_t>(a)] > joint[static_cast<size_t>(b)]; });
+  uint64_t likeliest = 1;
+  for (int i = 0; i < most; ++i) likeliest |= uint64_t{1} << order[static_cast<size_t>(i)];
+  return likeliest;
+}
+
 // What was proposed for a sequence takes up another drafter's proposal. Chosen nodes go into one tree; of others, whose
 // rule is about one law at a node, the tree that promises more is left.
 void Merge(const DraftProposal& proposal, DraftMethod method, SequenceDraft& draft) {
@@ -122,6 +139,7 @@ Speculator::Offered& Speculator::AddOffer(Sequence& sequence) {
   offer.draft.Clear(sequence.tokens.back());
   offer.expected = 0;
   offer.is_forced = false;
+  offer.saw_noise = false;
   return offer;
 }
 
@@ -137,6 +155,8 @@ void Speculator::Ask(Drafter& drafter, std::span<const size_t> offers, std::span
     Offered& offer = *offered_[offers[i]];
     Merge(*proposals[i], drafter.method(), offer.draft);
     offer.is_forced |= drafter.method() == DraftMethod::kForced && !proposals[i]->empty();
+    // By having been asked, not by what came of it, which may itself depend on the numbers.
+    offer.saw_noise |= !drafter.is_free() && !wishes[i].by_rejection;
   }
 }
 
@@ -299,13 +319,20 @@ void Speculator::Plan(std::span<Sequence* const> running, kv::PrefixCache& cache
 // Lets the policy choose among all that is offered.
 void Speculator::Choose(int n_decoding) {
   offers_.clear();
+  // Each walk of a grammar takes time while nothing else runs, so in a step there are few more than rows to be had.
+  int n_constrained = 0;
+  for (size_t i = 0; i < n_offered_; ++i) n_constrained += offered_[i]->sequence->shaped.constrained() ? 1 : 0;
+  const int walks = std::max(1, kCandidatesPerRow * options_.max_draft_rows / std::max(1, n_constrained));
   for (size_t i = 0; i < n_offered_; ++i) {
     Offered& offer = *offered_[i];
+    if (offer.saw_noise) offer.draft.blind = 0;
     uint64_t keep = 1;
     ExpectedOf(offer.draft.tree, &keep);
     // Chosen tokens that the constraint forbids leave their rows to others. Drawn ones stay, with a probability of 0.
     const bool is_chosen = offer.draft.kind == spec::ProposalKind::kOneHot;
-    if (is_chosen) keep &= offer.sequence->shaped.AllowedNodes(offer.draft.tree);
+    if (is_chosen && offer.sequence->shaped.constrained()) {
+      keep = offer.sequence->shaped.AllowedNodes(offer.draft.tree, LikeliestNodes(offer.draft.tree, keep, walks));
+    }
     SequenceDraft arranged;
     arranged.Take(offer.draft, keep, is_chosen);
     offer.draft = std::move(arranged);
@@ -364,9 +391,15 @@ void Speculator::NoteTrials(const Sequence& sequence, std::span<const std::pair<
 
 void Speculator::AfterStep(std::span<const CommittedRows> steps, ConstMatrixF taps) {
   if (steps.empty()) return;
+  if (!enabled()) {  // nothing will be drafted any more, so nothing is kept for it
+    for (const CommittedRows& step : steps) Drop(*step.sequence);
+    return;
+  }
+  const int64_t start = Clock::Real().NowNanos();
   for (auto& drafter : drafters_) {
     if (drafter->wants_taps()) drafter->AfterStep(steps, taps);
   }
+  drafting_ns_in_step_ += Clock::Real().NowNanos() - start;  // NoteStep books it, or the next Plan
 }
 
 // What came of asking in a step that is over. Where two were asked, both answer for it.

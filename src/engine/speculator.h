@@ -93,13 +93,16 @@ class Speculator {
   // answer that it gives.
   void NoteTrials(const Sequence& sequence, std::span<const std::pair<double, bool>> trials);
   bool wants_taps() const { return wants_taps_; }
+  // Before NoteStep of the same step. Its time is drafting's.
   void AfterStep(std::span<const CommittedRows> steps, ConstMatrixF taps);
   // A step that only decoded took this long, without the time of drafting.
   void NoteStep(int n_rows, int n_sequences, int64_t nanos);
   // A choice ended with an answer that may be looked up by others of its scope.
   void Keep(const Sequence& sequence, kv::PrefixCache& cache, int64_t now_ns);
-  // The sequence's scope was forgotten: proposals may be from texts that are no more.
-  void Drop(Sequence& sequence) { lookup_->Drop(sequence); }
+  // The sequence's scope was forgotten: proposals may be from texts that are no more, states are of such.
+  void Drop(Sequence& sequence) {
+    for (auto& drafter : drafters_) drafter->Drop(sequence);
+  }
   int64_t Forget(const kv::ScopeSet& scopes) { return lookup_->store().Forget(scopes); }
   // Between steps: earlier answers that are past their time go.
   void Tidy(int64_t now_ns) { lookup_->store().Sweep(now_ns); }
@@ -114,6 +117,9 @@ class Speculator {
     SequenceDraft draft;
     double expected = 0;  // nodes that are accepted
     bool is_forced = false;
+    // A drafter was asked that may look at the random numbers of the next positions. Which nodes there are, and so
+    // which would be trials, may then depend on them: the step has no trials for the monitor, whatever was proposed.
+    bool saw_noise = false;
   };
   // How much a drafter that costs steps is asked for.
   struct Extent {

@@ -65,41 +65,6 @@ void ScaleLlama3(const RopeConfig& rope, std::vector<double>& inv_freq) {
   }
 }
 
-Status ValidateRope(const RopeConfig& rope, std::string_view name) {
-  const std::string field = std::string(name) + ".";
-  if (rope.dim % 2 != 0) return Wrong(field + "dim", int64_t{rope.dim}, "even");
-  if (!std::isfinite(rope.base) || rope.base <= 1) return Wrong(field + "base", rope.base, "above 1");
-  if (!std::isfinite(rope.factor) || rope.factor <= 0) return Wrong(field + "factor", rope.factor, "positive");
-  SURETY_RETURN_IF_ERROR(NotNegative(field + "attention_factor", rope.attention_factor));
-  SURETY_RETURN_IF_ERROR(NotNegative(field + "mscale", rope.mscale));
-  SURETY_RETURN_IF_ERROR(NotNegative(field + "mscale_all_dim", rope.mscale_all_dim));
-  if (rope.scaling == RopeScaling::kLlama3 || rope.scaling == RopeScaling::kYarn) {
-    SURETY_RETURN_IF_ERROR(Positive(field + "original_context", rope.original_context));
-  }
-  if (rope.scaling == RopeScaling::kLlama3) {
-    SURETY_RETURN_IF_ERROR(NotNegative(field + "low_freq_factor", rope.low_freq_factor));
-    SURETY_RETURN_IF_ERROR(NotNegative(field + "high_freq_factor", rope.high_freq_factor));
-    if (rope.high_freq_factor <= rope.low_freq_factor) {
-      return Wrong(field + "high_freq_factor", rope.high_freq_factor, "above low_freq_factor");
-    }
-  }
-  if (rope.scaling == RopeScaling::kYarn) {
-    if (!std::isfinite(rope.beta_fast) || rope.beta_fast <= 0) {
-      return Wrong(field + "beta_fast", rope.beta_fast, "positive");
-    }
-    if (!std::isfinite(rope.beta_slow) || rope.beta_slow <= 0) {
-      return Wrong(field + "beta_slow", rope.beta_slow, "positive");
-    }
-  }
-  if (!rope.freq_factors.empty() && rope.freq_factors.size() != static_cast<size_t>(rope.dim / 2)) {
-    return Wrong(field + "freq_factors", static_cast<int64_t>(rope.freq_factors.size()), "dim / 2 numbers");
-  }
-  for (float f : rope.freq_factors) {
-    if (!std::isfinite(f) || f <= 0) return Wrong(field + "freq_factors", double{f}, "positive in every element");
-  }
-  return OkStatus();
-}
-
 Status ValidateHeads(const ModelConfig& c) {
   if (c.n_heads % c.n_kv_heads != 0) {
     return Wrong("n_heads", int64_t{c.n_heads}, "a multiple of n_kv_heads, " + std::to_string(c.n_kv_heads));
@@ -173,6 +138,41 @@ Status ValidateMoe(const ModelConfig& c) {
 }
 
 }  // namespace
+
+Status ValidateRope(const RopeConfig& rope, std::string_view name) {
+  const std::string field = std::string(name) + ".";
+  if (rope.dim % 2 != 0) return Wrong(field + "dim", int64_t{rope.dim}, "even");
+  if (!std::isfinite(rope.base) || rope.base <= 1) return Wrong(field + "base", rope.base, "above 1");
+  if (!std::isfinite(rope.factor) || rope.factor <= 0) return Wrong(field + "factor", rope.factor, "positive");
+  SURETY_RETURN_IF_ERROR(NotNegative(field + "attention_factor", rope.attention_factor));
+  SURETY_RETURN_IF_ERROR(NotNegative(field + "mscale", rope.mscale));
+  SURETY_RETURN_IF_ERROR(NotNegative(field + "mscale_all_dim", rope.mscale_all_dim));
+  if (rope.scaling == RopeScaling::kLlama3 || rope.scaling == RopeScaling::kYarn) {
+    SURETY_RETURN_IF_ERROR(Positive(field + "original_context", rope.original_context));
+  }
+  if (rope.scaling == RopeScaling::kLlama3) {
+    SURETY_RETURN_IF_ERROR(NotNegative(field + "low_freq_factor", rope.low_freq_factor));
+    SURETY_RETURN_IF_ERROR(NotNegative(field + "high_freq_factor", rope.high_freq_factor));
+    if (rope.high_freq_factor <= rope.low_freq_factor) {
+      return Wrong(field + "high_freq_factor", rope.high_freq_factor, "above low_freq_factor");
+    }
+  }
+  if (rope.scaling == RopeScaling::kYarn) {
+    if (!std::isfinite(rope.beta_fast) || rope.beta_fast <= 0) {
+      return Wrong(field + "beta_fast", rope.beta_fast, "positive");
+    }
+    if (!std::isfinite(rope.beta_slow) || rope.beta_slow <= 0) {
+      return Wrong(field + "beta_slow", rope.beta_slow, "positive");
+    }
+  }
+  if (!rope.freq_factors.empty() && rope.freq_factors.size() != static_cast<size_t>(rope.dim / 2)) {
+    return Wrong(field + "freq_factors", static_cast<int64_t>(rope.freq_factors.size()), "dim / 2 numbers");
+  }
+  for (float f : rope.freq_factors) {
+    if (!std::isfinite(f) || f <= 0) return Wrong(field + "freq_factors", double{f}, "positive in every element");
+  }
+  return OkStatus();
+}
 
 std::vector<double> RopeConfig::InverseFrequencies() const {
   std::vector<double> inv_freq(static_cast<size_t>(dim / 2));

@@ -40,6 +40,9 @@ struct RopeConfig {
   double Magnitude() const;
 };
 
+// kInvalidArgument, naming the field behind `name`.
+Status ValidateRope(const RopeConfig& rope, std::string_view name);
+
 struct MoeConfig {
   int n_experts = 0;  // 0: no mixture
   int n_used = 0;     // experts a token uses

@@ -53,7 +53,14 @@ Result<std::vector<int32_t>> ReadTargetIds(HeadWeights& weights, const HeadRecip
     if (medusa && same) return std::vector<int32_t>();  // its output matrices cover all tokens, so nothing is left out
     if (ids.size() != n) return Error(WrongCount(recipe, name, ids.size(), recipe.draft_vocab_size));
     if (!medusa) holds = "d2t holds offsets: token i of the head is token i + d2t[i] of the target";
-    for (size_t i = 0; i < n && !medusa; ++i) ids[i] += static_cast<int64_t>(i);
+    for (size_t i = 0; i < n && !medusa; ++i) {
+      if (ids[i] < -recipe.vocab_size || ids[i] > recipe.vocab_size) {
+        return Error(InvalidArgumentError("'" + recipe.path + "': tensor 'd2t' has offset " + Number(ids[i]) +
+                                          " for token " + Number(i) + " of the head, but the target has " +
+                                          Number(recipe.vocab_size) + " tokens; " + holds));
+      }
+      ids[i] += static_cast<int64_t>(i);
+    }
   } else if (!mask.empty()) {
     name = holds = "t2d";
     for (size_t i = 0; i < mask.size(); ++i) {

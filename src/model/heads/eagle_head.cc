@@ -83,7 +83,7 @@ Status EagleHeadImpl::Load(const HeadTarget& target, bool as_q8) {
     SURETY_ASSIGN_OR_RETURN(target_ids_, ReadTargetIds(*weights_, r));
   }
   rope_.Init(r.rope);
-  SURETY_RETURN_IF_ERROR(weights_->CheckAllUsed(third_ ? "an EAGLE-3 head" : "an EAGLE-1 head"));
+  SURETY_RETURN_IF_ERROR(weights_->CheckAllUsed(third_ ? "an EAGLE-3 head" : "an EAGLE-1 head", true));
   weight_bytes_ = weights_->packed_bytes();
   weights_->ReleaseAll();
   return OkStatus();

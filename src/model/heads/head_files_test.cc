@@ -174,6 +174,12 @@ TEST_F(HeadFilesTest, TheVocabulariesMustFit) {
           {"'d2t'", "offsets"});
   Refused("eagle3", [](auto& h) { std::swap(h.tensors["t2d"].bytes[0], h.tensors["t2d"].bytes[255]);
                                   h.tensors["t2d"].bytes = std::string(256, 0); }, {"d2t", "t2d"});
+  Refused("eagle3",
+          [](auto& h) {
+            const int64_t far[] = {INT64_MAX, INT64_MIN};
+            std::memcpy(h.tensors["d2t"].bytes.data() + 8, far, sizeof(far));
+          },
+          {"'d2t'", "9223372036854775807", "256"});
   Refused("eagle3", [](auto& h) { h.config["vocab_size"] = 300; }, {"vocab_size", "300", "256"});
   Refused("eagle3", [](auto& h) { h.config["draft_vocab_size"] = 1000; }, {"draft_vocab_size", "1000", "256"});
   // Without d2t the mask alone says it.
@@ -209,6 +215,41 @@ TEST_F(HeadFilesTest, LayersAndWidthsMustBeTheTargets) {
   const auto loaded = Load(outputs, {.layer_ids_are_outputs = true});
   ASSERT_TRUE(loaded.has_value()) << loaded.error().ToString();
   EXPECT_EQ((*loaded)->recipe().taps, (std::vector<HiddenTap>{{1}, {1}, {1}}));
+}
+
+TEST_F(HeadFilesTest, NumbersThatNothingCanComputeWithAreRefused) {
+  for (const char* name : {"eagle1", "eagle3"}) {
+    for (const double theta : {0.0, -10000.0}) {
+      Refused(name, [&](auto& h) { h.config["rope_theta"] = theta; }, {"rope.base", "above 1"});
+    }
+    for (const double eps : {0.0, -1e-5, 1e300}) {
+      Refused(name, [&](auto& h) { h.config["rms_norm_eps"] = eps; }, {"'rms_norm_eps'", "positive"});
+    }
+  }
+  Refused("eagle3",
+          [](auto& h) {
+            h.config["eagle_config"].as_object()["eagle_aux_hidden_state_layer_ids"] = boost::json::array(17, 1);
+          },
+          {"17 layers", "at most 16"});
+  Refused("eagle3", [](auto&) {}, {"17 layers", "at most 16"}, {.entering_layers = std::vector<int>(17, 1)});
+}
+
+// Names that make a file look like Medusa, without anything to compute with.
+TEST_F(HeadFilesTest, AMedusaOfNoHeadsOrOfEmptyHeadsIsRefused) {
+  const HeadFolder::Tensor one = {"F32", {1}, std::string(4, 0)};
+  const auto only = [&](std::vector<std::string> names) {
+    return [&one, names](HeadFolder& h) {
+      h.tensors.clear();
+      for (const std::string& name : names) h.tensors[name] = one;
+    };
+  };
+  Refused("medusa", only({"0.rotary_emb.inv_freq", "blocks.rotary_emb.inv_freq"}), {"0.0.weight", "missing"});
+  Refused("medusa", only({"blocks.0.rotary_emb.inv_freq"}), {"blocks.0.layers.0.weight", "missing"});
+  Refused("medusa", only({"0.rotary_emb.inv_freq"}), {"0.0.weight", "missing"});
+  Refused("medusa", [&](auto& h) { h.tensors["0.rotary_emb.inv_freq"] = one; }, {"inv_freq", "no place"});
+  HeadFolder eagle("eagle1");
+  eagle.tensors["layers.0.self_attn.rotary_emb.inv_freq"] = one;
+  EXPECT_TRUE(Load(eagle).has_value()) << "which public files of EAGLE have";
 }
 
 TEST_F(HeadFilesTest, OtherPublishedNamesAreTheSameHead) {

@@ -8,6 +8,8 @@
 namespace surety::model {
 namespace {
 
+constexpr size_t kMaxTaps = 16;
+
 Status WrongKey(const JsonFields& fields, const std::string& key, int64_t found, const std::string& needed) {
   return InvalidArgumentError(fields.where() + ": key '" + key + "' is " + std::to_string(found) + ", but " + needed);
 }
@@ -34,6 +36,10 @@ Status ReadLayer(const JsonFields& fields, HeadRecipe& r) {
   }
   SURETY_ASSIGN_OR_RETURN(const double eps, fields.Float("rms_norm_eps", 1e-6));
   r.norm_eps = static_cast<float>(eps);
+  if (!(eps >= 1e-30 && eps <= 1)) {
+    return InvalidArgumentError(fields.where() + ": key 'rms_norm_eps' is " + std::to_string(eps) +
+                                ", but a positive number up to 1 is needed (1e-6 by default)");
+  }
   SURETY_ASSIGN_OR_RETURN(const std::string act, fields.String("hidden_act", "silu"));
   if (act != "silu" && act != "swish") {
     return fields.Unimplemented("hidden_act", "'" + Printable(act) + "'; known: silu");
@@ -45,7 +51,7 @@ Status ReadLayer(const JsonFields& fields, HeadRecipe& r) {
   rotation.rope.dim = r.head_dim;
   SURETY_RETURN_IF_ERROR(ReadHfRope(fields, rotation));
   r.rope = rotation.rope;
-  return OkStatus();
+  return ValidateRope(r.rope, "rope").WithContext(fields.where());
 }
 
 Status ReadVocabulary(const HeadWeights& w, const JsonFields& fields, const ModelConfig& target, HeadRecipe& r) {
@@ -86,6 +92,10 @@ Status ReadTaps(const HeadWeights& w, const JsonFields& fields, const ModelConfi
       }
       ids.push_back(static_cast<int>(std::clamp<int64_t>(value.get_int64(), -1, INT32_MAX - 1)) + from_output);
     }
+  }
+  if (ids.size() > kMaxTaps) {
+    return InvalidArgumentError("'" + r.path + "': " + std::to_string(ids.size()) + " layers are named to take hidden "
+                                "states from; at most " + std::to_string(kMaxTaps) + " are read");
   }
   const bool by_default = ids.empty();
   if (by_default) ids = {2, target.n_layers / 2, target.n_layers - 3};
@@ -163,7 +173,7 @@ Status ReadMedusa(const HeadWeights& w, const ModelConfig& target, HeadRecipe& r
   r.vocab_size = r.draft_vocab_size = target.vocab_size;
   r.max_context = 1 << 20;
   r.taps = {{HiddenTap::kFinal}};
-  r.vllm_names = w.HasPrefix("blocks.");
+  r.vllm_names = w.HasPrefix("blocks.0.");
   const auto name_of = [&](int i, int j) {
     const std::string head = std::to_string(i), block = std::to_string(j);
     return r.vllm_names ? "blocks." + head + ".layers." + block + ".weight" : head + "." + block + ".linear.weight";
@@ -174,11 +184,20 @@ Status ReadMedusa(const HeadWeights& w, const ModelConfig& target, HeadRecipe& r
     r.medusa_layers.push_back(n_layers);
     ++r.n_medusa_heads;
   }
+  if (r.n_medusa_heads == 0) {
+    return InvalidArgumentError("'" + r.path + "': no Medusa head; the first one's tensors are named 0.0.linear.weight "
+                                "and so on, or blocks.0.layers.0.weight");
+  }
   if (r.n_medusa_heads > 16) {
     return InvalidArgumentError("'" + r.path + "': " + std::to_string(r.n_medusa_heads) +
                                 " Medusa heads; at most 16 are read");
   }
   r.own_output = !r.vllm_names || w.HasPrefix("lm_heads.") || w.Has("lm_head.weight");
+  for (int i = 0; i < r.n_medusa_heads; ++i) {
+    if (r.own_output || r.medusa_layers[static_cast<size_t>(i)] > 0) continue;
+    return NotFoundError("'" + r.path + "': tensor '" + name_of(i, 0) + "' is missing, and without an output matrix "
+                         "of its own head " + std::to_string(i) + " would say what the target itself says");
+  }
   if (w.has_config()) {
     const JsonFields fields = w.config();
     for (const char* key : {"medusa_num_heads", "num_heads"}) {

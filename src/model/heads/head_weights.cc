@@ -235,9 +235,9 @@ Result<std::vector<int64_t>> HeadWeights::Integers(const std::string& name) {
   return values;
 }
 
-Status HeadWeights::CheckAllUsed(const std::string& kind) const {
+Status HeadWeights::CheckAllUsed(const std::string& kind, bool rotates) const {
   const auto unused = [&](const std::string& name, const std::string& as_named) -> Status {
-    if (used_.contains(name) || name.ends_with("rotary_emb.inv_freq")) return OkStatus();
+    if (used_.contains(name) || (rotates && name.ends_with("rotary_emb.inv_freq"))) return OkStatus();
     return InvalidArgumentError("'" + path_ + "': tensor '" + Printable(as_named) + "' has no place in " + kind +
                                 "; a head that computes with it would be read wrongly");
   };

@@ -45,8 +45,9 @@ class HeadWeights {
   // Of type I64, I32, U8 or BOOL.
   Result<std::vector<int64_t>> Integers(const std::string& name);
 
-  // kInvalidArgument for a tensor that no call above has asked for.
-  Status CheckAllUsed(const std::string& kind) const;
+  // kInvalidArgument for a tensor that no call above has asked for. `rotates`: what frequencies a layer turned with may
+  // lie beside it (rotary_emb.inv_freq); they are worked out from the configuration.
+  Status CheckAllUsed(const std::string& kind, bool rotates) const;
   void Ignore(const std::string& name) { used_[name] = true; }
   int64_t packed_bytes() const { return packed_bytes_; }
   // The maps' memory may go back, but for single rows of tables.

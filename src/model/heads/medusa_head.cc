@@ -37,7 +37,7 @@ class MedusaHeadImpl final : public MedusaHead {
       }
       heads_.push_back(std::move(head));
     }
-    SURETY_RETURN_IF_ERROR(weights.CheckAllUsed("a Medusa head"));
+    SURETY_RETURN_IF_ERROR(weights.CheckAllUsed("a Medusa head", false));
     weight_bytes_ = weights.packed_bytes();
     weights.ReleaseAll();
     return OkStatus();
