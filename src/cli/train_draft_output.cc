@@ -35,7 +35,8 @@ Status MakeOutputFolder(const std::string& folder, bool may_replace) {
 
 std::string AbsolutePath(const std::string& path) {
   std::error_code error;
-  const fs::path absolute = fs::weakly_canonical(path, error);
+  // Absolute first: of a folder that is not there yet the other leaves the name as it is.
+  const fs::path absolute = fs::weakly_canonical(fs::absolute(path, error), error);
   return error ? path : absolute.string();
 }
 

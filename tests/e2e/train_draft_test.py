@@ -119,9 +119,18 @@ class TrainDraftTest(EndToEnd):
         self.write("taken/config.json", "mine")
         self.fails(1, *base, "-o", self.path("taken"), says=("config.json", "-o"))
         self.assertEqual(os.listdir(self.path("taken")), ["config.json"])
-        os.mkdir(self.path("mine/empty"), 0o755)
         twice = self.write("twice.jsonl", prompts(1) + '{"prompt": "x", "consent": false, "consent": true}\n')
         self.fails(1, "train-draft", "-m", MODEL, "-d", twice, "-o", self.path("h"), says="twice.jsonl:2: the key")
+
+    def test_kept_work_is_trained_on_again(self):
+        self.train("head", "--steps", 1, "--keep-work")
+        before = self.bytes_of("head")
+        self.train("head", "--steps", 2, "--retrain", "--keep-work")  # its own output may be replaced
+        self.assertNotEqual(self.bytes_of("head"), before)
+        os.mkdir(self.path("taken"))
+        self.write("taken/report.html", "mine")
+        self.fails(1, "train-draft", "-m", MODEL, "-d", self.data, "-o", self.path("taken"), *FEW, "--steps", 2,
+                   "--retrain", "--work", self.path("head/work"), says="report.html")
 
     def test_mistakes_are_named(self):
         bad = self.write("bad.jsonl", prompts(2) + '{"prompt": 3}\n')
