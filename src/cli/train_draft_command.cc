@@ -1,11 +1,11 @@
 // surety train-draft: a draft head for a model, trained on this machine from one's own texts.
 #include <algorithm>
-#include <filesystem>
+#include <cmath>
 #include <numeric>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -20,10 +20,13 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/train_draft_options.h"
+#include "cli/train_draft_output.h"
 #include "cli/train_draft_report.h"
 #include "cli/train_draft_texts.h"
 #include "kernels/dequantize.h"
+#include "train/append_file.h"
 #include "train/features.h"
+#include "train/work_folder.h"
 
 namespace surety::cli {
 namespace {
@@ -55,9 +58,10 @@ class TrainDraftCommand final : public Command {
     for (const auto phase : {&TrainDraftCommand::Open, &TrainDraftCommand::Answer, &TrainDraftCommand::Collect,
                              &TrainDraftCommand::Train, &TrainDraftCommand::Finish}) {
       const Status status = (this->*phase)();
-      if (status.code() == StatusCode::kCancelled && !text_digest_.empty()) {
+      if (!status.ok() && work_) {
         ClearProgressLine();
-        PrintError("{} is kept in {}; go on with --resume\n", status.message(), options_.WorkFolder());
+        PrintError("{} is kept in {}; go on with --resume\n",
+                   status.code() == StatusCode::kCancelled ? status.message() : "what was done", work_->path());
       }
       if (!status.ok()) return ReportFailure(status);
     }
@@ -65,7 +69,7 @@ class TrainDraftCommand final : public Command {
   }
 
  private:
-  std::string Work(const char* file) const { return options_.WorkFolder() + "/" + file; }
+  std::string Work(const char* file) const { return work_->Path(file); }
 
   Status Open() {
     FileSystem& files = FileSystem::Real();
@@ -73,7 +77,9 @@ class TrainDraftCommand final : public Command {
     SURETY_ASSIGN_OR_RETURN(opened_, OpenModel(options_.model));
     const model::ModelConfig& config = opened_.local->config();
     if (config.encoder) return FailedPreconditionError("a draft head needs a decoder; this model is an encoder");
-    if (options_.tap_layers.empty()) options_.tap_layers = {2, config.n_layers / 2, config.n_layers - 3};
+    if (options_.tap_layers.empty()) {
+      SURETY_ASSIGN_OR_RETURN(options_.tap_layers, train::DefaultTapLayers(config.n_layers));
+    }
     for (const int layer : options_.tap_layers) {
       if (layer >= 0 && layer < config.n_layers) continue;
       return InvalidArgumentError(fmt::format("--tap-layers: the model has layers 0 to {}, not {}",
@@ -90,12 +96,12 @@ class TrainDraftCommand final : public Command {
               .rope_base = config.rope.base};
     if (shape_.rope_base <= 0) shape_.rope_base = 10000;
     SURETY_RETURN_IF_ERROR(shape_.Validate());
+    SURETY_RETURN_IF_ERROR(CheckTrainingMemory(shape_));
     return OpenWork();
   }
 
   // The work folder belongs to one corpus, model and setting; --retrain may set the training otherwise.
   Status OpenWork() {
-    FileSystem& files = FileSystem::Real();
     std::string digest = KnownDigest(opened_.path);
     if (digest.empty()) {
       SURETY_ASSIGN_OR_RETURN(digest, opened_.local->source().Digest());
@@ -104,37 +110,38 @@ class TrainDraftCommand final : public Command {
     texts["model_sha256"] = digest;
     texts["data_sha256"] = corpus_.digest;
     texts["isa"] = std::string(opened_.local->ops().name());
-    const boost::json::object run = {{"texts", texts}, {"training", options_.TrainingSettings()}};
+    run_ = {{"texts", texts}, {"training", options_.TrainingSettings()}};
     text_digest_ = DigestOfText(boost::json::serialize(texts));
-    run_digest_ = DigestOfText(boost::json::serialize(run));
-    const std::string path = Work("run.json");
-    if (files.Exists(path)) {
-      if (!options_.resume && !options_.retrain) {
-        return FailedPreconditionError(fmt::format("{}: unfinished work is there; go on with --resume, or remove it",
-                                                   options_.WorkFolder()));
-      }
-      SURETY_RETURN_IF_ERROR(CheckSameRun(path, run));
-      if (!options_.retrain) return OkStatus();
-      std::error_code error;
-      std::filesystem::remove(Work("checkpoint.bin"), error);
-      return files.WriteAll(path, PrettyJson(run));
+    run_digest_ = DigestOfText(boost::json::serialize(run_));
+    run_["output"] = AbsolutePath(options_.output);
+    run_["output_written"] = false;
+    run_["made_folder"] = false;
+    const bool begins = !options_.resume && !options_.retrain;
+    if (begins) SURETY_RETURN_IF_ERROR(MakeOutputFolder(options_.output, /*may_replace=*/false));
+    SURETY_ASSIGN_OR_RETURN(auto work, train::WorkFolder::Open(options_.WorkFolder(), begins
+                                                                   ? train::WorkFolder::Use::kBegin
+                                                                   : train::WorkFolder::Use::kContinue));
+    if (begins) {
+      run_["made_folder"] = work.made();
+      SURETY_RETURN_IF_ERROR(CheckDiskSpace(work.path(), 1 << 20));
+    } else {
+      SURETY_RETURN_IF_ERROR(CheckSameRun(work.Path("run.json")));
+      const bool may_replace = run_.at("output_written").as_bool();
+      SURETY_RETURN_IF_ERROR(MakeOutputFolder(options_.output, may_replace));
+      if (options_.retrain) SURETY_RETURN_IF_ERROR(work.Remove("checkpoint.bin"));
     }
-    if (options_.resume || options_.retrain) return NotFoundError(path + ": no unfinished work to go on with");
-    if (files.Exists(options_.output + "/model.safetensors")) {
-      return FailedPreconditionError(fmt::format("{}: a head is there already; choose another folder",
-                                                 options_.output));
-    }
-    SURETY_RETURN_IF_ERROR(CheckDiskSpace(options_.WorkFolder(), 1 << 20));
-    chmod(options_.WorkFolder().c_str(), 0700);  // it holds what users wrote
-    return files.WriteAll(path, PrettyJson(run));
+    SURETY_RETURN_IF_ERROR(train::ReplacePrivately(work.Path("run.json"), PrettyJson(run_)));
+    work_.emplace(std::move(work));
+    return OkStatus();
   }
 
-  Status CheckSameRun(const std::string& path, const boost::json::object& run) {
+  // Takes over what the unfinished run knows of its output, where that is the same.
+  Status CheckSameRun(const std::string& path) {
     SURETY_ASSIGN_OR_RETURN(const std::string text, FileSystem::Real().ReadAll(path, kMaxRunFileBytes));
     boost::system::error_code error;
     const boost::json::value there = boost::json::parse(text, error);
     // Through its text, as 1.0 is written as 1.
-    const boost::json::value wanted = boost::json::parse(PrettyJson(run));
+    const boost::json::value wanted = boost::json::parse(PrettyJson(run_));
     for (const char* part : {"texts", "training"}) {
       const auto* was = error || !there.is_object() ? nullptr : there.as_object().if_contains(part);
       if (was == nullptr || !was->is_object()) return DataLossError(path + ": not of this program; remove the folder");
@@ -148,12 +155,20 @@ class TrainDraftCommand final : public Command {
                                                    boost::json::serialize(value)));
       }
     }
+    const auto is_true = [&](const char* key) {
+      const auto* value = there.as_object().if_contains(key);
+      return value != nullptr && value->is_bool() && value->get_bool();
+    };
+    const auto* output = there.as_object().if_contains("output");
+    run_["output_written"] = output != nullptr && *output == run_.at("output") && is_true("output_written");
+    run_["made_folder"] = is_true("made_folder");
     return OkStatus();
   }
 
   Status Answer() {
     const int64_t start = Clock::Real().NowNanos();
-    SURETY_ASSIGN_OR_RETURN(auto file, train::SampleFile::Open(FileSystem::Real(), Work("samples.jsonl")));
+    SURETY_ASSIGN_OR_RETURN(auto file, train::SampleFile::Open(FileSystem::Real(), Work("samples.jsonl"),
+                                                                text_digest_));
     SURETY_ASSIGN_OR_RETURN(counts_, MakeSamples(*opened_.local, options_, corpus_, file));
     samples_ = std::move(file).Take();
     const size_t n_before = samples_.size();
@@ -199,18 +214,19 @@ class TrainDraftCommand final : public Command {
     feature_shape_.tap_width = shape_.tap_width();
     feature_shape_.n_top = options_.n_top;
     feature_shape_.digest = text_digest_.substr(0, 32) + train::DigestOf(samples_).substr(0, 32);
-    const int64_t bytes = feature_shape_.FileBytes(n_tokens_);
+    const int64_t state_bytes = CheckpointBytes(shape_);
+    const int64_t bytes = feature_shape_.FileBytes(n_tokens_) + state_bytes;
     if (static_cast<double>(bytes) > options_.work_limit_gb * 1e9) {
       return ResourceExhaustedError(fmt::format(
-          "the hidden states of {} tokens take {}, more than --work-limit {} GB; raise it, or use fewer texts "
-          "(--max-texts) or shorter ones (--ctx)", n_tokens_, HumanBytes(bytes), options_.work_limit_gb));
+          "the hidden states of {} tokens and the checkpoints take {}, more than --work-limit {} GB; raise it, or use "
+          "fewer texts (--max-texts) or shorter ones (--ctx)", n_tokens_, HumanBytes(bytes), options_.work_limit_gb));
     }
     SURETY_ASSIGN_OR_RETURN(auto writer, train::FeatureWriter::Open(FileSystem::Real(), Work("features.bin"),
                                                                     feature_shape_, samples_));
     if (writer.n_samples() < samples_.size()) {
-      SURETY_RETURN_IF_ERROR(CheckDiskSpace(options_.WorkFolder(), bytes));
-      PrintError("{} texts, {} tokens; their hidden states take {} of disk until the head is done\n", samples_.size(),
-                 n_tokens_, HumanBytes(bytes));
+      SURETY_RETURN_IF_ERROR(CheckDiskSpace(work_->path(), bytes));
+      PrintError("{} texts, {} tokens; their hidden states and the checkpoints take {} of disk meanwhile\n",
+                 samples_.size(), n_tokens_, HumanBytes(bytes));
       SURETY_RETURN_IF_ERROR(RunTarget(writer));
     }
     SURETY_RETURN_IF_ERROR(writer.Finish());
@@ -234,6 +250,7 @@ class TrainDraftCommand final : public Command {
     SURETY_ASSIGN_OR_RETURN(auto driver, ForwardDriver::Make(local.model(), shape));
     std::vector<train::TopTokens> tops(static_cast<size_t>(rows));
     std::vector<int32_t> likeliest(static_cast<size_t>(rows));
+    std::vector<char> finite(static_cast<size_t>(rows));
     ProgressLine progress("collecting hidden states", ProgressUnit::kCount, "tokens");
     int64_t done = 0;
     for (size_t s = 0; s < samples_.size(); ++s) {
@@ -248,17 +265,24 @@ class TrainDraftCommand final : public Command {
         const int count = std::min(rows, n - at);
         const auto tokens = std::span(sample.tokens).subspan(static_cast<size_t>(at), static_cast<size_t>(count));
         const MatrixF logits = driver->Forward(tokens, at, ForwardDriver::Logits::kAll);
+        const ConstMatrixF states = local.model().taps();
         ParallelFor(local.executor(), count, [&](int64_t r, int) {
           const std::span<const float> row(logits.Row(r), static_cast<size_t>(logits.cols));
           const auto i = static_cast<size_t>(r);
+          finite[i] = train::AreNumbers(row) && train::AreNumbers({states.Row(r), static_cast<size_t>(states.cols)});
+          if (!finite[i]) return;
           likeliest[i] = static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
           tops[i] = {};
           if (sample.LearnsAfter(at + static_cast<int32_t>(r))) {
             train::TopOf(row, draft_ids_, options_.n_top, tops[i]);
           }
         });
-        const ConstMatrixF states = local.model().taps();
         for (int r = 0; r < count; ++r) {
+          if (!finite[static_cast<size_t>(r)]) {
+            return InternalError(fmt::format("{}: the logits or hidden states of usable text {} at token {} are not "
+                                             "finite numbers; the model's file may be damaged", opened_.path, s + 1,
+                                             at + r + 1));
+          }
           writer.AddRow({states.Row(r), static_cast<size_t>(states.cols)}, likeliest[static_cast<size_t>(r)],
                         tops[static_cast<size_t>(r)]);
         }
@@ -315,7 +339,7 @@ class TrainDraftCommand final : public Command {
     ProgressLine progress("training", ProgressUnit::kCount, "steps");
     while (trainer_->step() < n_steps) {
       if (Interrupted()) {
-        SURETY_RETURN_IF_ERROR(trainer_->Save(FileSystem::Real(), Work("checkpoint.bin")));
+        SURETY_RETURN_IF_ERROR(trainer_->Save(Work("checkpoint.bin")));
         return CancelledError(fmt::format("step {} of {}", trainer_->step(), n_steps));
       }
       const int step = trainer_->step();
@@ -326,7 +350,7 @@ class TrainDraftCommand final : public Command {
       SURETY_RETURN_IF_ERROR(trainer_->Step());
       const int64_t now = clock.NowNanos();
       if (NanosToSeconds(now - saved) >= options_.checkpoint_seconds) {
-        SURETY_RETURN_IF_ERROR(trainer_->Save(FileSystem::Real(), Work("checkpoint.bin")));
+        SURETY_RETURN_IF_ERROR(trainer_->Save(Work("checkpoint.bin")));
         saved = clock.NowNanos();
       }
       const double loss = trainer_->records().back().loss;
@@ -343,7 +367,7 @@ class TrainDraftCommand final : public Command {
     if (trainer_->measurements().empty() || trainer_->measurements().back().step < n_steps) {
       ShowMeasurement(trainer_->Measure(0));
     }
-    return trainer_->Save(FileSystem::Real(), Work("checkpoint.bin"));
+    return trainer_->Save(Work("checkpoint.bin"));
   }
 
   boost::json::object Figures(const std::string& weights_path) const {
@@ -352,6 +376,9 @@ class TrainDraftCommand final : public Command {
     out["texts"] = samples_.size();
     out["refused_texts"] = corpus_.n_refused;
     out["unusable_texts"] = n_unusable_;
+    out["answered_texts"] = counts_.n_answered;
+    out["cut_texts"] = counts_.n_cut;
+    out["lost_turns"] = counts_.n_lost_turns;
     out["learned_texts"] = split_.learned.size();
     out["held_out_texts"] = split_.held_out.size();
     out["tokens"] = n_tokens_;
@@ -384,15 +411,16 @@ class TrainDraftCommand final : public Command {
                                          .max_context = opened_.local->config().max_context,
                                          .target = ModelNameOf(opened_.path),
                                          .numbers = *train::HeadNumbersFromName(options_.numbers)};
+    // Again, as hours may have passed; from here on what is there is this run's.
+    SURETY_RETURN_IF_ERROR(MakeOutputFolder(options_.output, run_.at("output_written").as_bool()));
+    run_["output_written"] = true;
+    SURETY_RETURN_IF_ERROR(train::ReplacePrivately(Work("run.json"), PrettyJson(run_)));
     SURETY_RETURN_IF_ERROR(train::WriteHead(FileSystem::Real(), options_.output, head, trainer_->weights()));
     const boost::json::object figures = Figures(options_.output + "/model.safetensors");
     SURETY_RETURN_IF_ERROR(WriteTrainingReport(FileSystem::Real(), options_.output, *trainer_, figures));
     if (!options_.keep_work) {
-      std::error_code error;
-      for (const char* file : {"run.json", "samples.jsonl", "features.bin", "checkpoint.bin"}) {
-        std::filesystem::remove(Work(file), error);
-      }
-      std::filesystem::remove(options_.WorkFolder(), error);  // if nothing else is in it
+      const Status removed = work_->RemoveAll(run_.at("made_folder").as_bool());
+      if (!removed.ok()) PrintError("the head is done, but its work is not removed: {}\n", removed.message());
     }
     if (options_.json) {
       PrintJson(figures);
@@ -401,6 +429,8 @@ class TrainDraftCommand final : public Command {
     const train::Measurement& last = trainer_->measurements().back();
     Print("texts       {} learned, {} held out, {} refused for lack of consent, {} of no use\n",
           split_.learned.size(), split_.held_out.size(), corpus_.n_refused, n_unusable_);
+    Print("in this run {} answered, {} cut at the context, {} turns of transcripts not found and not learned\n",
+          counts_.n_answered, counts_.n_cut, counts_.n_lost_turns);
     Print("tokens      {}; the head can say {:.1f} % of the answers'\n", n_tokens_, 100 * Coverage());
     Print("acceptance  {:.3f} by depth, {:.2f} tokens a step\n", fmt::join(last.acceptance, " "),
           last.TokensPerStep());
@@ -413,6 +443,8 @@ class TrainDraftCommand final : public Command {
   train::Corpus corpus_;
   OpenedModel opened_;
   train::HeadShape shape_;
+  std::optional<train::WorkFolder> work_;
+  boost::json::object run_;  // as in run.json
   std::string text_digest_, run_digest_;
   TextCounts counts_;
   std::vector<train::Sample> samples_;

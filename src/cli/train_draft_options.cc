@@ -64,7 +64,8 @@ Status TrainDraftOptions::Validate() const {
   }
   if (draft_vocab < 2) return wrong("--draft-vocab", draft_vocab, "2 or more");
   if (n_top < 1 || n_top > 4096) return wrong("--top", n_top, "from 1 to 4096");
-  if (d_ff < 0) return wrong("--ffn", d_ff, "0 (the model's) or more");
+  if (d_ff < 0 || d_ff > 1 << 20) return wrong("--ffn", d_ff, "from 0 (the model's) to 1048576");
+  if (train.max_steps > 10'000'000) return wrong("--steps", train.max_steps, "at most 10000000");
   if (const auto type = train::HeadNumbersFromName(numbers); !type) return type.error().WithContext("--dtype");
   if (!(work_limit_gb > 0)) return wrong("--work-limit", work_limit_gb, "above 0");
   if (eval_every < 0) return wrong("--eval-every", eval_every, "0 (twenty in all) or more");

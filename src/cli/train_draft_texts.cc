@@ -11,6 +11,7 @@
 #include "cli/progress.h"
 #include "engine/engine.h"
 #include "engine/text_front.h"
+#include "train/transcript.h"
 
 namespace surety::cli {
 namespace {
@@ -39,36 +40,16 @@ bool IsBy(const boost::json::value& message, std::string_view role) {
   return message.as_object().at("role").as_string() == role;
 }
 
-// A transcript, whose answers are where the tokens of "the messages before, now you" end in the tokens of the whole.
-Result<Sample> TranscriptSample(const engine::LocalModel& model, const TrainDraftOptions& options,
-                                const CorpusText& text, int64_t now_s) {
-  const auto tokens_of = [&](size_t n) {
-    return engine::TokenizeRequest(model, RequestOf(model, options, text, n), now_s);
-  };
-  Sample sample;
-  // The last answer ends the text, so the whole is its prompt and itself: what serving it computes.
-  SURETY_ASSIGN_OR_RETURN(sample.tokens, tokens_of(text.messages.size() - 1));
-  const std::vector<api::TokenId> prompt = sample.tokens;
-  const auto answer_of = [&](size_t i) {
-    return model.tokenizer().Encode(std::string_view(text.messages[i].as_object().at("content").as_string()),
-                                    /*trusted=*/false);
-  };
-  for (size_t i = 0; i + 1 < text.messages.size(); ++i) {
-    if (!IsBy(text.messages[i], "assistant")) continue;
-    SURETY_ASSIGN_OR_RETURN(const auto before, tokens_of(i));
-    const auto answer = answer_of(i);
-    const auto at = static_cast<ptrdiff_t>(before.size());
-    const bool found = before.size() + answer.size() <= prompt.size() &&
-                       std::equal(before.begin(), before.end(), prompt.begin()) &&
-                       std::equal(answer.begin(), answer.end(), prompt.begin() + at);
-    // A template that shows earlier turns otherwise than it did then: that turn is read, not learned.
-    if (found) sample.answers.emplace_back(at, at + static_cast<ptrdiff_t>(answer.size()));
+Result<Sample> SampleOfTranscript(const engine::LocalModel& model, const TrainDraftOptions& options,
+                                  const CorpusText& text, int64_t now_s, int64_t& n_lost) {
+  api::GenerationRequest request = RequestOf(model, options, text, text.messages.size());
+  request.template_values["add_generation_prompt"] = false;
+  SURETY_ASSIGN_OR_RETURN(const auto segments, engine::RenderMessageSegments(model, request, now_s));
+  std::vector<train::TranscriptTurn> turns;
+  for (const boost::json::value& message : text.messages) {
+    turns.push_back({std::string_view(message.as_object().at("content").as_string()), IsBy(message, "assistant")});
   }
-  const auto last = answer_of(text.messages.size() - 1);
-  sample.tokens.insert(sample.tokens.end(), last.begin(), last.end());
-  const auto n = static_cast<int32_t>(sample.tokens.size());
-  sample.answers.emplace_back(static_cast<int32_t>(prompt.size()), n + 1);
-  return sample;
+  return train::TranscriptSample(model.tokenizer(), segments, turns, [] { return Interrupted(); }, n_lost);
 }
 
 // Answers come as they are done and are appended in the order of the texts.
@@ -82,13 +63,12 @@ class SampleMaker {
     n_texts_ = corpus_.texts.size();
     if (options_.max_texts > 0) n_texts_ = std::min(n_texts_, static_cast<size_t>(options_.max_texts));
     next_ = file_.samples().size();
-    ProgressLine progress("answering", ProgressUnit::kCount, "texts");
     while (file_.samples().size() < n_texts_) {
       if (Interrupted()) return Error(CancelledError("what was answered"));
       SURETY_RETURN_IF_ERROR(Feed());
       SURETY_RETURN_IF_ERROR(StepEngine());
       SURETY_RETURN_IF_ERROR(AppendReady());
-      progress.Update(static_cast<int64_t>(file_.samples().size()), static_cast<int64_t>(n_texts_));
+      progress_.Update(static_cast<int64_t>(file_.samples().size()), static_cast<int64_t>(n_texts_));
     }
     return counts_;
   }
@@ -102,11 +82,15 @@ class SampleMaker {
   Status Feed() {
     while (next_ < n_texts_ && running_.size() < 2 * static_cast<size_t>(options_.parallel_answers) &&
            ready_.size() < 1024) {
+      if (Interrupted()) return CancelledError("what was answered");
       const CorpusText& text = corpus_.texts[next_];
       if (text.answered) {
-        auto sample = TranscriptSample(model_, options_, text, now_s_);
+        auto sample = SampleOfTranscript(model_, options_, text, now_s_, counts_.n_lost_turns);
+        if (!sample && sample.error().code() == StatusCode::kCancelled) return sample.error();
         if (!sample) return sample.error().WithContext(text.where);
         ready_[next_++] = *std::move(sample);
+        SURETY_RETURN_IF_ERROR(AppendReady());
+        progress_.Update(static_cast<int64_t>(file_.samples().size()), static_cast<int64_t>(n_texts_));
       } else if (const Status status = Submit(text); !status.ok()) {
         return status.WithContext(text.where);
       }
@@ -198,6 +182,7 @@ class SampleMaker {
   std::map<size_t, Sample> ready_;  // by text
   std::vector<api::Event> events_;
   TextCounts counts_;
+  ProgressLine progress_{"answering", ProgressUnit::kCount, "texts"};
 };
 
 }  // namespace

@@ -17,7 +17,8 @@ namespace surety::cli {
 struct TextCounts {
   int64_t n_answered = 0;      // by the target, in this run
   int64_t n_answer_tokens = 0; // in this run
-  int64_t n_cut = 0;           // longer than the context
+  int64_t n_cut = 0;           // longer than the context, in this run
+  int64_t n_lost_turns = 0;    // an assistant's, not found in what the template made; in this run
 };
 
 // Appends a sample for each text that has none yet. A text whose prompt fills the context gives a sample without

@@ -49,6 +49,13 @@ Status CheckUtf8(std::string_view text, std::string_view what) {
   return OkStatus();
 }
 
+Result<std::vector<model::TextSegment>> RenderMessageSegments(const LocalModel& model,
+                                                              const api::GenerationRequest& request,
+                                                              int64_t now_unix_seconds) {
+  if (!request.has_messages) return Error(InvalidArgumentError("only messages are rendered by a template"));
+  return RenderSegments(model, request, now_unix_seconds);
+}
+
 Result<std::string> RenderMessages(const LocalModel& model, const api::GenerationRequest& request,
                                    int64_t now_unix_seconds) {
   if (!request.has_messages) return Error(InvalidArgumentError("only messages are rendered by a template"));

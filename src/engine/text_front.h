@@ -20,6 +20,11 @@ Result<std::vector<api::TokenId>> TokenizeRequest(const LocalModel& model, const
 Result<std::string> RenderMessages(const LocalModel& model, const api::GenerationRequest& request,
                                    int64_t now_unix_seconds);
 
+// The same in its pieces: what messages brought is not trusted.
+Result<std::vector<model::TextSegment>> RenderMessageSegments(const LocalModel& model,
+                                                              const api::GenerationRequest& request,
+                                                              int64_t now_unix_seconds);
+
 // kInvalidArgument with `what` and the place of the first byte that is not UTF-8.
 Status CheckUtf8(std::string_view text, std::string_view what);
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/hash.h"
+#include "train/append_file.h"
 
 namespace surety::train {
 namespace {
@@ -59,7 +60,7 @@ bool ParseCheckpoint(std::string_view bytes, Checkpoint& out) {
 
 }  // namespace
 
-Status WriteCheckpoint(FileSystem& files, const std::string& path, const boost::json::object& state,
+Status WriteCheckpoint(const std::string& path, const boost::json::object& state,
                        std::span<const std::span<const float>> arrays) {
   std::string out(kCheckpointMark);
   const std::string text = boost::json::serialize(state);
@@ -75,7 +76,7 @@ Status WriteCheckpoint(FileSystem& files, const std::string& path, const boost::
   }
   const Sha256Digest digest = Sha256Of(std::as_bytes(std::span(out)));
   out.append(reinterpret_cast<const char*>(digest.data()), digest.size());
-  return files.WriteAll(path, out);
+  return ReplacePrivately(path, out);
 }
 
 Result<Checkpoint> ReadCheckpoint(FileSystem& files, const std::string& path) {

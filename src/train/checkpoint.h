@@ -19,7 +19,7 @@ struct Checkpoint {
   std::vector<std::vector<float>> arrays;
 };
 
-Status WriteCheckpoint(FileSystem& files, const std::string& path, const boost::json::object& state,
+Status WriteCheckpoint(const std::string& path, const boost::json::object& state,
                        std::span<const std::span<const float>> arrays);
 Result<Checkpoint> ReadCheckpoint(FileSystem& files, const std::string& path);
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
 #include <boost/json.hpp>
+#include <boost/json/basic_parser_impl.hpp>
 #include <fmt/format.h>
 
 #include "base/hash.h"
@@ -15,6 +17,56 @@ namespace {
 namespace json = boost::json;
 constexpr int64_t kMaxCorpusBytes = int64_t{1} << 30;  // of one file
 constexpr std::array<std::string_view, 4> kCorpusRoles = {"system", "user", "assistant", "tool"};
+
+// Looks for a key that stands twice in its object: of two consents the last would count, whoever wrote it.
+class DuplicateKeyHandler {
+ public:
+  static constexpr size_t max_object_size = size_t(-1), max_array_size = size_t(-1);
+  static constexpr size_t max_key_size = size_t(-1), max_string_size = size_t(-1);
+  using Error = boost::system::error_code;
+
+  bool found = false;
+  std::string key;
+
+  bool on_document_begin(Error&) { return true; }
+  bool on_document_end(Error&) { return true; }
+  bool on_object_begin(Error&) { return keys_.emplace_back(), true; }
+  bool on_object_end(size_t, Error&) { return keys_.pop_back(), true; }
+  bool on_array_begin(Error&) { return true; }
+  bool on_array_end(size_t, Error&) { return true; }
+  bool on_key_part(json::string_view part, size_t, Error&) { return part_.append(part.data(), part.size()), true; }
+  bool on_key(json::string_view rest, size_t, Error& error) {
+    part_.append(rest.data(), rest.size());
+    const auto [at, added] = keys_.back().insert(std::exchange(part_, {}));
+    if (added) return true;
+    found = true;
+    key = *at;
+    error = json::make_error_code(json::error::syntax);
+    return false;
+  }
+  bool on_string_part(json::string_view, size_t, Error&) { return true; }
+  bool on_string(json::string_view, size_t, Error&) { return true; }
+  bool on_number_part(json::string_view, Error&) { return true; }
+  bool on_int64(int64_t, json::string_view, Error&) { return true; }
+  bool on_uint64(uint64_t, json::string_view, Error&) { return true; }
+  bool on_double(double, json::string_view, Error&) { return true; }
+  bool on_bool(bool, Error&) { return true; }
+  bool on_null(Error&) { return true; }
+  bool on_comment_part(json::string_view, Error&) { return true; }
+  bool on_comment(json::string_view, Error&) { return true; }
+
+ private:
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  std::string part_;
+};
+
+Status CheckKeysOnce(std::string_view line) {
+  json::basic_parser<DuplicateKeyHandler> parser{json::parse_options()};
+  boost::system::error_code error;
+  parser.write_some(false, line.data(), line.size(), error);
+  if (!parser.handler().found) return OkStatus();
+  return InvalidArgumentError(fmt::format("the key \"{}\" stands twice in its object", parser.handler().key));
+}
 
 Status CheckMessage(const json::value& value, size_t index) {
   const auto wrong = [&](std::string_view what) {
@@ -41,6 +93,7 @@ Result<CorpusText> ParseCorpusLine(std::string_view line, bool& refused) {
   boost::system::error_code error;
   const json::value value = json::parse(line, error);
   if (error) return Error(InvalidArgumentError(fmt::format("no JSON: {}", error.message())));
+  SURETY_RETURN_IF_ERROR(CheckKeysOnce(line));
   const json::object* object = value.if_object();
   if (object == nullptr) return Error(InvalidArgumentError("a line must be one JSON object"));
   const json::value* prompt = object->if_contains("prompt");

@@ -5,7 +5,8 @@
 //   {"messages": [... an assistant's too], "consent": true}  taken as it is; answered where the last one is a user's
 //
 // A line with an assistant's message was served to somebody: without "consent": true it is refused, as is any line with
-// "consent": false. Refused lines are counted, or an error with `strict`.
+// "consent": false. Refused lines are counted, or an error with `strict`. A key that stands twice in its object is an
+// error.
 //
 // Threads: values. Errors: ReadCorpus: kInvalidArgument with file and line; the file system's. Empty lines are passed
 // over.

@@ -1,9 +1,12 @@
 #include "train/corpus.h"
 
 #include <filesystem>
+#include <limits>
 
 #include <gtest/gtest.h>
 
+#include "train/features.h"
+#include "train/head_shape.h"
 #include "train/samples.h"
 #include "train/testing/temporary_folder.h"
 
@@ -47,6 +50,9 @@ TEST(CorpusTest, FaultsAreNamed) {
       {R"({"messages": [3]})", "messages[0] must be an object"},
       {R"({"messages": [{"role": "user", "content": "a"}, {"role": "robot", "content": "b"}]})", "messages[1] needs a"},
       {R"({"messages": [{"role": "user", "content": null}]})", "\"content\" that is text"},
+      {R"({"prompt": "x", "consent": false, "consent": true})", "\"consent\" stands twice"},
+      {R"({"prompt": "x", "consent": false, "c\u006fnsent": true})", "\"consent\" stands twice"},
+      {R"({"messages": [{"role": "assistant", "role": "user", "content": "a"}]})", "\"role\" stands twice"},
       {R"({"prompt": "x", "consent": "yes"})", "\"consent\" must be true or false"},
   };
   for (const auto& [line, words] : cases) {
@@ -81,21 +87,71 @@ TEST(SampleFileTest, WhatComesAfterTheLastWholeLineIsDropped) {
   const TemporaryFolder folder;
   const std::string path = folder.Path("samples.jsonl");
   {
-    auto file = SampleFile::Open(FileSystem::Real(), path);
+    auto file = SampleFile::Open(FileSystem::Real(), path, "run 1");
     ASSERT_TRUE(file);
     ASSERT_TRUE(file->Append({{1, 2, 3}, {{1, 4}}}).ok());
     ASSERT_TRUE(file->Append({{}, {}}).ok());
   }
   const std::string whole = *FileSystem::Real().ReadAll(path, 1 << 20);
   folder.Write("samples.jsonl", whole + "{\"tokens\": [1");
-  auto file = SampleFile::Open(FileSystem::Real(), path);
+  auto file = SampleFile::Open(FileSystem::Real(), path, "run 1");
   ASSERT_TRUE(file) << file.error().message();
   ASSERT_EQ(file->samples().size(), 2u);
   EXPECT_EQ(file->samples()[0].answers[0], std::make_pair(1, 4));
   ASSERT_TRUE(file->Append({{7}, {}}).ok());
   EXPECT_EQ(*FileSystem::Real().ReadAll(path, 1 << 20), whole + "{\"tokens\":[7],\"answers\":[]}\n");
-  folder.Write("samples.jsonl", "{\"tokens\": [-1], \"answers\": []}\n");
-  EXPECT_FALSE(SampleFile::Open(FileSystem::Real(), path));
+  folder.Write("samples.jsonl", whole + "{\"tokens\": [-1], \"answers\": []}\n");
+  EXPECT_FALSE(SampleFile::Open(FileSystem::Real(), path, "run 1"));
+}
+
+TEST(SampleFileTest, TextsOfAnotherRunAreNotTakenOver) {
+  const TemporaryFolder folder;
+  const std::string path = folder.Path("samples.jsonl");
+  {
+    auto file = SampleFile::Open(FileSystem::Real(), path, "run 1");
+    ASSERT_TRUE(file);
+    ASSERT_TRUE(file->Append({{1, 2, 3}, {{1, 4}}}).ok());
+  }
+  const std::string before = *FileSystem::Real().ReadAll(path, 1 << 20);
+  const auto other = SampleFile::Open(FileSystem::Real(), path, "run 2");
+  ASSERT_FALSE(other);
+  EXPECT_NE(other.error().message().find("of another run"), std::string::npos);
+  EXPECT_EQ(*FileSystem::Real().ReadAll(path, 1 << 20), before);
+  folder.Write("samples.jsonl", "{\"tokens\":[7],\"answers\":[]}\n");  // without a first line that says whose
+  EXPECT_FALSE(SampleFile::Open(FileSystem::Real(), path, "run 1"));
+  folder.Write("samples.jsonl", "{\"dig");
+  const auto cut = SampleFile::Open(FileSystem::Real(), path, "run 1");
+  ASSERT_TRUE(cut);
+  EXPECT_TRUE(cut->samples().empty());
+}
+
+TEST(SampleFileTest, ASymbolicLinkIsNotFollowed) {
+  const TemporaryFolder folder;
+  const std::string kept = folder.Write("kept", "mine");
+  std::filesystem::create_symlink(kept, folder.Path("samples.jsonl"));
+  EXPECT_FALSE(SampleFile::Open(FileSystem::Real(), folder.Path("samples.jsonl"), "run 1"));
+  EXPECT_EQ(*FileSystem::Real().ReadAll(kept, 100), "mine");
+}
+
+TEST(HeadShapeTest, TapLayersOfItsOwnChoiceRise) {
+  EXPECT_FALSE(DefaultTapLayers(2));
+  for (int n_layers = 3; n_layers < 100; ++n_layers) {
+    const auto layers = DefaultTapLayers(n_layers);
+    ASSERT_TRUE(layers);
+    ASSERT_EQ(layers->size(), 3u);
+    EXPECT_TRUE(0 <= (*layers)[0] && (*layers)[0] < (*layers)[1] && (*layers)[1] < (*layers)[2]);
+    EXPECT_LT((*layers)[2], n_layers);
+  }
+  EXPECT_EQ(*DefaultTapLayers(30), (std::vector<int>{2, 15, 27}));
+}
+
+TEST(FeaturesTest, WhatIsNoNumberIsSeen) {
+  const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(AreNumbers(std::vector<float>{1, -2, 0}));
+  EXPECT_TRUE(AreNumbers(std::vector<float>{1, -infinity}));  // a token that the model rules out
+  EXPECT_FALSE(AreNumbers(std::vector<float>{1, nan}));
+  EXPECT_FALSE(AreNumbers(std::vector<float>{infinity, 1}));
+  EXPECT_FALSE(AreNumbers(std::vector<float>{-infinity, -infinity}));
 }
 
 TEST(SampleTest, LearnsAfterAndTruncate) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -48,6 +49,15 @@ void TopOf(std::span<const float> logits, std::span<const int32_t> draft_ids, in
     top.probabilities[i] = static_cast<float>(
         std::exp(static_cast<double>(all[i].first) - static_cast<double>(all[0].first)) / sum);
   }
+}
+
+bool AreNumbers(std::span<const float> x) {
+  bool some = false, none_wrong = true;
+  for (const float value : x) {
+    some |= std::isfinite(value);
+    none_wrong &= value < std::numeric_limits<float>::infinity();  // false for NaN
+  }
+  return some && none_wrong;
 }
 
 Result<FeatureWriter> FeatureWriter::Open(FileSystem& files, const std::string& path, const FeatureShape& shape,

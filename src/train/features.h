@@ -39,6 +39,9 @@ struct TopTokens {
 // The n_top largest of softmax over logits[draft_ids[i]], renormalised, likeliest first (ties: the lower id).
 void TopOf(std::span<const float> logits, std::span<const int32_t> draft_ids, int n_top, TopTokens& top);
 
+// Is nothing of it NaN or positive infinity, and something finite?
+bool AreNumbers(std::span<const float> x);
+
 class FeatureWriter {
  public:
   // Goes on behind the whole samples that are in the file already.

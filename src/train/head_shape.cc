@@ -20,6 +20,13 @@ Status HeadShape::Validate() const {
   return OkStatus();
 }
 
+Result<std::vector<int>> DefaultTapLayers(int n_layers) {
+  if (n_layers >= 8) return std::vector<int>{2, n_layers / 2, n_layers - 3};
+  if (n_layers >= 3) return std::vector<int>{0, n_layers / 2, n_layers - 1};
+  return Error(FailedPreconditionError(fmt::format("the model has {} layers, too few for a head that reads three; name "
+                                                   "those to read with --tap-layers", n_layers)));
+}
+
 HeadLayout::HeadLayout(const HeadShape& s) {
   const int64_t d = s.d_model, both = 2 * d;
   tensors[kFc] = {"fc.weight", d, s.tap_width()};

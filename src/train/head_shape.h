@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 
@@ -29,6 +30,10 @@ struct HeadShape {
   Status Validate() const;
   friend bool operator==(const HeadShape&, const HeadShape&) = default;
 };
+
+// Which of the target's hidden states a head reads, by the layer that they enter, where nobody says: 2, L/2, L-3; below
+// 8 layers, where those do not rise, the first, the middle and the last. kFailedPrecondition below 3.
+Result<std::vector<int>> DefaultTapLayers(int n_layers);
 
 enum HeadTensor {
   kFc, kQuery, kKey, kValue, kOutput, kGate, kUp, kDown, kInputNorm, kHiddenNorm, kPostNorm, kFinalNorm, kLmHead,

@@ -5,20 +5,30 @@
 
 namespace surety::train {
 
-const MathTable& CurrentMath() {
-#if defined(__x86_64__)
+// Without a default, so that the compiler asks for a set where an instruction set is added.
+const MathTable& MathFor(kernels::cpu::Isa isa) {
   using kernels::cpu::Isa;
-  switch (kernels::cpu::CurrentIsa()) {
+  switch (isa) {
+#if defined(__x86_64__)
     case Isa::kAvx512:
     case Isa::kAvx512Vnni:
+    case Isa::kAvx512Amx:
       return math_avx512::Table();
     case Isa::kAvx2:
       return math_avx2::Table();
-    default:
+#else
+    case Isa::kAvx512:
+    case Isa::kAvx512Vnni:
+    case Isa::kAvx512Amx:
+    case Isa::kAvx2:
+#endif
+    case Isa::kSse4:
+    case Isa::kNeon:
       break;
   }
-#endif
   return math_base::Table();
 }
+
+const MathTable& CurrentMath() { return MathFor(kernels::cpu::CurrentIsa()); }
 
 }  // namespace surety::train

@@ -7,6 +7,11 @@
 
 #include <cstdint>
 
+// Declared alone: what its header brings must not be compiled once for each instruction set.
+namespace surety::kernels::cpu {
+enum class Isa : uint8_t;
+}
+
 namespace surety::train {
 
 // kNormal: as stored. kTransposed: the matrix is the transpose of what is stored.
@@ -44,6 +49,8 @@ struct MathTable {
   void (*adam)(const AdamStep& step, float decay, int64_t n, const float* gradient, float* m, float* v, float* weight);
 };
 
+// The widest set that an instruction set runs.
+const MathTable& MathFor(kernels::cpu::Isa isa);
 // That of the instruction set in force (kernels::cpu::CurrentIsa).
 const MathTable& CurrentMath();
 

@@ -98,6 +98,19 @@ TEST(MathTableTest, ExponentialsAndTheirSum) {
   });
 }
 
+#if defined(__x86_64__)
+TEST(MathTableTest, EachInstructionSetHasTheWidestFunctions) {
+  const MathTable *base = &MathFor(cpu::Isa::kSse4), *avx2 = &MathFor(cpu::Isa::kAvx2);
+  const MathTable* avx512 = &MathFor(cpu::Isa::kAvx512);
+  EXPECT_NE(base, avx2);
+  EXPECT_NE(avx2, avx512);
+  EXPECT_NE(base, avx512);
+  EXPECT_EQ(&MathFor(cpu::Isa::kAvx512Vnni), avx512);
+  EXPECT_EQ(&MathFor(cpu::Isa::kAvx512Amx), avx512);
+  EXPECT_EQ(&CurrentMath(), &MathFor(cpu::CurrentIsa()));
+}
+#endif
+
 TEST(MathTableTest, BitsDoNotDependOnAddresses) {
   OnEachIsa([] {
     const auto numbers = MathNumbers(300, 7, 4);

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <numeric>
+#include <span>
 
 #include <boost/json.hpp>
 #include <fmt/format.h>
@@ -65,23 +66,29 @@ void Sample::Truncate(int32_t n) {
   std::erase_if(answers, [](const auto& range) { return range.first >= range.second; });
 }
 
-Result<SampleFile> SampleFile::Open(FileSystem& files, const std::string& path) {
+Result<SampleFile> SampleFile::Open(FileSystem& files, const std::string& path, const std::string& digest) {
   SampleFile file;
   file.path_ = path;
   std::string contents;
   if (files.Exists(path)) {
     SURETY_ASSIGN_OR_RETURN(contents, files.ReadAll(path, kMaxSampleBytes));
   }
-  size_t whole = 0;
+  const std::string first = json::serialize(json::object{{"run", digest}}) + "\n";
+  const bool begun = contents.find('\n') != std::string::npos;
+  if (begun && !contents.starts_with(first)) {
+    return Error(FailedPreconditionError(path + ": texts of another run; remove the work folder or choose another"));
+  }
+  size_t whole = begun ? first.size() : 0;
   for (size_t end; (end = contents.find('\n', whole)) != std::string::npos; whole = end + 1) {
     Sample sample;
     if (!ReadSample(std::string_view(contents).substr(whole, end - whole), sample)) {
       return Error(DataLossError(fmt::format("{}: line {} is no sample; remove the work folder and start again", path,
-                                             file.samples_.size() + 1)));
+                                             file.samples_.size() + 2)));
     }
     file.samples_.push_back(std::move(sample));
   }
   SURETY_ASSIGN_OR_RETURN(file.fd_, OpenToAppend(path, static_cast<int64_t>(whole)));
+  if (!begun) SURETY_RETURN_IF_ERROR(AppendBytes(file.fd_, path, std::as_bytes(std::span(first))));
   return file;
 }
 

@@ -33,8 +33,9 @@ struct Sample {
 
 class SampleFile {
  public:
-  // The samples that are there; what comes after the last whole line is dropped.
-  static Result<SampleFile> Open(FileSystem& files, const std::string& path);
+  // The samples that are there; what comes after the last whole line is dropped. `digest` names the run, texts and
+  // settings, in the file's first line. kFailedPrecondition where another stands there: those texts are not this run's.
+  static Result<SampleFile> Open(FileSystem& files, const std::string& path, const std::string& digest);
   SampleFile(SampleFile&& other) noexcept;
   SampleFile& operator=(SampleFile&&) = delete;
   ~SampleFile();

@@ -84,7 +84,7 @@ class RealTrainer final : public Trainer {
     for (size_t i = 1; i < positions_before_.size(); ++i) {
       roots = std::max(roots, positions_before_[i] - positions_before_[i - 1]);
     }
-    return layout_.size * 4 * static_cast<int64_t>(sizeof(float)) + PassBytes(shape_, roots, longest, options_.unroll);
+    return layout_.size * 7 * static_cast<int64_t>(sizeof(float)) + PassBytes(shape_, roots, longest, options_.unroll);
   }
 
   Status Step() override {
@@ -143,7 +143,7 @@ class RealTrainer final : public Trainer {
     return m;
   }
 
-  Status Save(FileSystem& files, const std::string& path) const override {
+  Status Save(const std::string& path) const override {
     json::object state = {{"digest", data_.digest}, {"steps", n_steps()}};
     json::array records, measurements;
     for (const StepRecord& r : records_) records.push_back(BitsOf(std::array{r.loss, r.gradient_norm}));
@@ -156,7 +156,7 @@ class RealTrainer final : public Trainer {
     state["records"] = std::move(records);
     state["measurements"] = std::move(measurements);
     const std::span<const float> arrays[] = {weights_, first_, second_};
-    return WriteCheckpoint(files, path, state, arrays);
+    return WriteCheckpoint(path, state, arrays);
   }
 
   Status Restore(FileSystem& files, const std::string& path) override {

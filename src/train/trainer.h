@@ -93,9 +93,9 @@ class Trainer {
   virtual const std::vector<StepRecord>& records() const = 0;  // one a step
   virtual const std::vector<Measurement>& measurements() const = 0;
   virtual std::span<const float> weights() const = 0;
-  virtual int64_t memory_bytes() const = 0;  // weights, optimiser, activations, about
+  virtual int64_t memory_bytes() const = 0;  // weights, optimiser, activations, a checkpoint being written, about
 
-  virtual Status Save(FileSystem& files, const std::string& path) const = 0;
+  virtual Status Save(const std::string& path) const = 0;
   virtual Status Restore(FileSystem& files, const std::string& path) = 0;
 };
 

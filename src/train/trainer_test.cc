@@ -152,7 +152,7 @@ TEST_F(TrainerTest, ATrainingThatWasInterruptedEndsInTheSameBits) {
       if (part->step() % 20 == 0) part->Measure(100);
       ASSERT_TRUE(part->Step().ok());
     }
-    ASSERT_TRUE(part->Save(FileSystem::Real(), path).ok());
+    ASSERT_TRUE(part->Save(path).ok());
     pools.push_back(MakeThreadPool({.n_workers = 1 + stop % 3, .pin = false}));
     part = Make(*pools.back());
     ASSERT_TRUE(part->Restore(FileSystem::Real(), path).ok());
@@ -189,7 +189,7 @@ TEST_F(TrainerTest, CheckpointsOfAnotherRunAndDamagedOnesAreRefused) {
   const std::string path = folder_.Path("checkpoint.bin");
   const auto trainer = Make(serial_);
   ASSERT_TRUE(trainer->Step().ok());
-  ASSERT_TRUE(trainer->Save(FileSystem::Real(), path).ok());
+  ASSERT_TRUE(trainer->Save(path).ok());
   EXPECT_EQ(Make(serial_, TinyOptions(), "other")->Restore(FileSystem::Real(), path).code(),
             StatusCode::kFailedPrecondition);
   std::string bytes = *FileSystem::Real().ReadAll(path, 1 << 26);

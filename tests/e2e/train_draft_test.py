@@ -102,8 +102,35 @@ class TrainDraftTest(EndToEnd):
         data = self.write("mixed.jsonl", "".join(json.dumps(line) + "\n" for line in lines) + prompts(3))
         report = self.train("head", "--steps", 1, "--json", data=data).json()
         self.assertEqual((report["texts"], report["refused_texts"]), (4, 2))
+        self.assertEqual((report["answered_texts"], report["cut_texts"], report["lost_turns"]), (3, 0, 0))
         self.fails(1, "train-draft", "-m", MODEL, "-d", data, "-o", self.path("other"), "--strict",
                    says=("mixed.jsonl:1", "consent"))
+
+    def test_what_is_anothers_is_kept(self):
+        base = ("train-draft", "-m", MODEL, "-d", self.data, *FEW, "--steps", 1)
+        os.mkdir(self.path("mine"))
+        for name in ("samples.jsonl", "letter.txt"):
+            kept = self.write(f"mine/{name}", "mine")
+            self.fails(1, *base, "-o", self.path("h"), "--work", self.path("mine"), says=(name, "--work"))
+            with open(kept, encoding="utf-8") as f:
+                self.assertEqual(f.read(), "mine")
+            os.unlink(kept)
+        os.mkdir(self.path("taken"))
+        self.write("taken/config.json", "mine")
+        self.fails(1, *base, "-o", self.path("taken"), says=("config.json", "-o"))
+        self.assertEqual(os.listdir(self.path("taken")), ["config.json"])
+        twice = self.write("twice.jsonl", prompts(1) + '{"prompt": "x", "consent": false, "consent": true}\n')
+        self.fails(1, "train-draft", "-m", MODEL, "-d", twice, "-o", self.path("h"), says="twice.jsonl:2: the key")
+
+    def test_kept_work_is_trained_on_again(self):
+        self.train("head", "--steps", 1, "--keep-work")
+        before = self.bytes_of("head")
+        self.train("head", "--steps", 2, "--retrain", "--keep-work")  # its own output may be replaced
+        self.assertNotEqual(self.bytes_of("head"), before)
+        os.mkdir(self.path("taken"))
+        self.write("taken/report.html", "mine")
+        self.fails(1, "train-draft", "-m", MODEL, "-d", self.data, "-o", self.path("taken"), *FEW, "--steps", 2,
+                   "--retrain", "--work", self.path("head/work"), says="report.html")
 
     def test_mistakes_are_named(self):
         bad = self.write("bad.jsonl", prompts(2) + '{"prompt": 3}\n')
