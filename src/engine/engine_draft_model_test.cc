@@ -369,7 +369,7 @@ constexpr int32_t kChoices[] = {40, 77, 111, 200};
 TEST_F(DraftModelTest, SampledAnswersHaveTheTargetsLawUnderBothExactRules) {
   const auto model = Open("tiny-llama-q8_0", "tiny-llama-q4_0");
   ASSERT_NE(model, nullptr);
-  constexpr int kAnswers = 2500;
+  constexpr int kAnswers = 2500 / testing::kDrawsOver;
   EngineOptions options = Options();
   options.max_sequences = 16;
   options.speculation.max_draft_tokens = 3;

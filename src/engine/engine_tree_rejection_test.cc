@@ -53,7 +53,7 @@ class EngineTreeRejectionTest : public testing::SpeculationFixture {
 constexpr int32_t kThree[] = {40, 77, 200};
 
 TEST_F(EngineTreeRejectionTest, AnswersHaveTheTargetsLawForChosenAndForDrawnTrees) {
-  constexpr int kAnswers = 6000;
+  constexpr int kAnswers = 6000 / testing::kDrawsOver;
   RandomTickClock clock;
   const auto law = LawOfTokens(*Make(Llama(), AllTrees(), clock), Prompt(kThree), kThree, 4);
   ASSERT_EQ(law.size(), 81u);
@@ -106,7 +106,7 @@ std::vector<int32_t> TokensThatReadBack(const model::Tokenizer& tokenizer, size_
 // Symptom: who gave a seed its own answer back as the prediction made drafts of the very numbers that verified them,
 // and from the third time on answers were off the law.
 TEST_F(EngineTreeRejectionTest, ASeedThatMeetsItsOwnAnswerStaysExact) {
-  constexpr int kAnswers = 5000;
+  constexpr int kAnswers = 5000 / testing::kDrawsOver;
   const model::Tokenizer& tokenizer = Llama().tokenizer();
   const std::vector<int32_t> choices = TokensThatReadBack(tokenizer, 3);
   ASSERT_EQ(choices.size(), 3u);

@@ -14,6 +14,13 @@
 
 namespace surety::engine::testing {
 
+// Sanitizers make a draw ten to thirty times slower, and find what they look for in few.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr int kDrawsOver = 10;
+#else
+inline constexpr int kDrawsOver = 1;
+#endif
+
 using TextLaw = std::map<std::vector<int32_t>, double>;
 using TextCounts = std::map<std::vector<int32_t>, int>;
 
