@@ -17,50 +17,8 @@ namespace {
 
 using Candidate = DraftGrowth::Candidate;
 
-// Classes of a drafted token by the draft's own probability of it.
-constexpr double kSureness[] = {0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.93};
 // Candidates that a level may add to a tree, for each node that it goes on from.
 constexpr int kCandidatesPerNode = 3;
-
-int8_t ClassOfSureness(double probability) {
-  int8_t a_class = 0;
-  while (a_class < 7 && probability > kSureness[a_class]) ++a_class;
-  return a_class;
-}
-
-// Probabilities before temperature and cuts: how sure the draft is.
-class DraftSureness {
- public:
-  explicit DraftSureness(std::span<const float> logits) : logits_(logits) {
-    top_ = *std::max_element(logits.begin(), logits.end());
-    for (const float logit : logits) {
-      if (logit > top_ - 20) sum_ += std::exp(static_cast<double>(logit - top_));
-    }
-  }
-  double Of(int32_t token) const {
-    return std::exp(static_cast<double>(logits_[static_cast<size_t>(token)] - top_)) / sum_;
-  }
-
- private:
-  std::span<const float> logits_;
-  float top_ = 0;
-  double sum_ = 0;
-};
-
-// The tokens with the largest logits, the lowest id first among equals; returns how many have one above minus infinity.
-int LargestLogits(std::span<const float> logits, std::span<int32_t> out) {
-  size_t n = 0;
-  const auto value = [&](size_t i) { return logits[static_cast<size_t>(out[i])]; };
-  for (size_t token = 0; token < logits.size(); ++token) {
-    if (!(logits[token] > -std::numeric_limits<float>::infinity())) continue;
-    if (n == out.size() && !(logits[token] > value(n - 1))) continue;
-    if (n < out.size()) ++n;
-    size_t place = n - 1;
-    for (; place > 0 && value(place - 1) < logits[token]; --place) out[place] = out[place - 1];
-    out[place] = static_cast<int32_t>(token);
-  }
-  return static_cast<int>(n);
-}
 
 }  // namespace
 
@@ -128,11 +86,7 @@ bool DraftModel::ReadLogits(const DraftGrowth& growth, std::span<float> logits) 
   if (!AllFinite(logits)) return false;
   map_.ScatterLogits(logits, target_logits_);
   if (!std::isfinite(*std::max_element(target_logits_.begin(), target_logits_.end()))) return false;
-  const Sequence& sequence = *growth.wish.sequence;
-  sampler_.Penalise(target_logits_, sequence.sampling, sequence.history, end_ids_);
-  if (sequence.state->request().ignore_end_of_text) {
-    for (const int32_t id : end_ids_) target_logits_[static_cast<size_t>(id)] = -std::numeric_limits<float>::infinity();
-  }
+  TransformForDraft(*growth.wish.sequence, end_ids_, sampler_, target_logits_);
   return true;
 }
 
@@ -149,7 +103,7 @@ void DraftModel::GrowByRace(DraftGrowth& growth, int node, int n_children) {
   const DraftSureness sureness(target_logits_);
   for (int rank = 0; rank < n; ++rank) {
     const int32_t token = tokens[static_cast<size_t>(rank)];
-    Candidate candidate = {node, token, static_cast<int8_t>(rank), ClassOfSureness(sureness.Of(token))};
+    Candidate candidate = {node, token, static_cast<int8_t>(rank), sureness.ClassOf(token)};
     candidate.confidence = growth.state->own.Of(rank, candidate.a_class);
     candidate.joint = growth.joint[static_cast<size_t>(node)] * candidate.confidence;
     growth.candidates.push_back(candidate);

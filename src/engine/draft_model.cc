@@ -164,24 +164,11 @@ bool DraftModel::PreparePages(const Sequence& sequence, State& state, int n_toke
   return state.pages->Extend(n_tokens);
 }
 
-// Scores the children of the node that the text has come to, and goes on to the one that holds the token.
 void DraftModel::Observe(Sequence& sequence, int32_t token) {
   State* state = StateOf<State>(sequence.drafters, method());
-  if (state == nullptr || state->at < 0) return;
-  const int depth = DepthClass(state->tree.depth(state->at));
-  int next = -1;
-  for (const int child : state->tree.children(state->at)) {
-    const bool right = state->tree.token(child) == token;
-    const int rank = state->ranks[static_cast<size_t>(child)], a_class = state->classes[static_cast<size_t>(child)];
-    state->own_by_depth.Note(rank, depth, right, spec::kOwnTrialWeight / 2);
-    shared_by_depth_.Note(rank, depth, right, spec::kSharedTrialWeight);
-    if (right) next = child;
-    if (a_class < 0) continue;
-    state->own.Note(rank, a_class, right, spec::kOwnTrialWeight);
-    shared_.Note(rank, a_class, right, spec::kSharedTrialWeight);
-  }
-  state->at = next;
-  if (map_.identical() && next > 0 && (state->in_own_pages >> next & 1) != 0) NoteDraftedToken(sequence, *state);
+  if (state == nullptr) return;
+  const int node = state->Score(token, shared_, shared_by_depth_);
+  if (map_.identical() && node > 0 && (state->in_own_pages >> node & 1) != 0) NoteDraftedToken(sequence, *state);
 }
 
 }  // namespace surety::engine

@@ -29,6 +29,7 @@
 
 #include "engine/drafter.h"
 #include "engine/local_model.h"
+#include "engine/model_drafting.h"
 #include "engine/sampler.h"
 #include "engine/sequence.h"
 #include "kv/page_pool.h"
@@ -42,9 +43,8 @@ namespace surety::engine {
 struct DraftGrowth;
 
 // What a sequence's drafting has come to.
-struct DraftModelState final : DrafterState {
-  DraftModelState(const spec::RankedAcceptance& by_sureness, const spec::RankedAcceptance& by_depth)
-      : own(by_sureness), own_by_depth(by_depth) {}
+struct DraftModelState final : ModelDrafterState {
+  using ModelDrafterState::ModelDrafterState;
 
   std::vector<int32_t> text;        // what the draft reads, in its vocabulary
   std::vector<int32_t> in_pages;    // another vocabulary's: tokens whose keys and values are in `pages`
@@ -57,13 +57,7 @@ struct DraftModelState final : DrafterState {
   };
   std::vector<Written> written;
   int n_taken = 0;                  // of the sequence's tokens, that are in `text`
-  spec::RankedAcceptance own, own_by_depth;  // by how sure the draft is; by depth
-  // The last proposal: its tree, each node's class, the nodes whose keys and values are in the sequence's own pages,
-  // and where the text has come to in it (-1: off it).
-  spec::DraftTree tree;
-  std::array<int8_t, spec::DraftTree::kMaxNodes> ranks{}, classes{};
-  uint64_t in_own_pages = 0;
-  int at = -1;
+  uint64_t in_own_pages = 0;        // of the last proposal: nodes whose keys and values are in the sequence's own pages
 };
 
 class DraftModel final : public Drafter {
@@ -105,7 +99,6 @@ class DraftModel final : public Drafter {
   void AddCandidates(DraftGrowth& growth);
   void Finish(DraftGrowth& growth);
 
-  static int DepthClass(int depth) { return std::min(depth, spec::AcceptanceTable::kClasses - 1); }
   static constexpr int kMaxRows = 256;  // of a step of the draft: how much is caught up on at once
   static constexpr int kMaxFrontier = 32;   // rows of a level beyond one a sequence
   static constexpr int kOwnBranchPages = 64;

@@ -210,10 +210,10 @@ TEST_F(DraftModelTest, LookingUpBesideAModelLeavesTheTrialsUnbiased) {
   EngineOptions options = Options();
   options.kv_budget_bytes = int64_t{64} << 20;
   options.speculation.lookup = true;
-  options.speculation.max_branches = 2;
+  options.speculation.max_branches = 1;  // or the model's second child stands beside the node that both propose
   const auto engine = MakeEngine(*model, options);
   std::vector<api::GenerationRequest> requests;
-  for (uint64_t i = 0; i < 60; ++i) {
+  for (uint64_t i = 0; i < 1000 / testing::kDrawsOver; ++i) {
     api::GenerationRequest request = Prompt(*model, 4 * i, 1.0f);  // neither top_k nor penalties
     request.seed_is_secret = true;
     request.sampling.seed = RandomBits({i, 77, RandomPurpose::kTest});
@@ -228,11 +228,10 @@ TEST_F(DraftModelTest, LookingUpBesideAModelLeavesTheTrialsUnbiased) {
   EXPECT_GT(counters.methods[static_cast<size_t>(DraftMethod::kModel)].draft_tokens, 300);
   const spec::AcceptanceMonitor& monitor = engine->speculation_monitor();
   EXPECT_FALSE(monitor.alarm());
-  // Each trial has a variance of 1/4 at most: five standard deviations of the mean.
-  if (monitor.n_trials() > 0) {
-    EXPECT_LT(std::abs(monitor.bias()), 2.5 / std::sqrt(static_cast<double>(monitor.n_trials())));
-  }
-  RecordProperty("trials", std::to_string(monitor.n_trials()));
+  // Each trial has a variance of 1/4 at most: four standard deviations of the mean. Without Offered::saw_noise the bias
+  // is 0.16 to 0.18 over some 200 trials.
+  ASSERT_GT(monitor.n_trials(), 0);
+  EXPECT_LT(std::abs(monitor.bias()), 2 / std::sqrt(static_cast<double>(monitor.n_trials())));
 }
 
 // Each node of a grown tree against a plain answer to the text and the node's path: were keys or values of a branch
@@ -410,7 +409,8 @@ TEST_F(DraftModelTest, SampledAnswersHaveTheTargetsLawUnderBothExactRules) {
     EXPECT_GT(engine->speculation().draft_tokens(), engine->speculation().accepted_tokens());
     const double deviations = testing::DeviationsFrom(law, seen, kAnswers);
     if (rule == Rule::kLossyTypical) {
-      EXPECT_GT(deviations, 50) << "the lossy rule is far from the law, or this test could not tell";
+      EXPECT_GT(deviations, 10 + 40 / testing::kDrawsOver)
+          << "the lossy rule is far from the law, or this test could not tell";
     } else {
       EXPECT_LT(deviations, 5) << static_cast<int>(rule);
     }

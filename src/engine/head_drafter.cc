@@ -16,7 +16,6 @@ namespace {
 constexpr double kAskedOften = 0.1;
 constexpr double kAskedWeight = 1.0 / 64;
 
-int HeadDepthClass(int depth) { return std::min(depth, spec::AcceptanceTable::kClasses - 1); }
 
 }  // namespace
 
@@ -68,7 +67,7 @@ HeadState& HeadDrafter::StateFor(Sequence& sequence) {
 double HeadDrafter::MeanAcceptance(const Sequence& sequence, int depth, int rank) const {
   if (medusa_ != nullptr && depth >= medusa_->n_heads()) return 0;
   const HeadState* state = StateOf<HeadState>(sequence.drafters, method());
-  return (state != nullptr ? state->own_by_depth : shared_by_depth_).Of(rank, HeadDepthClass(depth));
+  return (state != nullptr ? state->own_by_depth : shared_by_depth_).Of(rank, DepthClass(depth));
 }
 
 // What has not been kept cannot be read any more; what is kept is read when a draft is wanted.
@@ -79,19 +78,7 @@ int HeadDrafter::CoveredTokens(const Sequence& sequence) const {
 
 void HeadDrafter::Observe(Sequence& sequence, int32_t token) {
   HeadState* state = StateOf<HeadState>(sequence.drafters, method());
-  if (state == nullptr || state->at < 0) return;
-  const int depth = HeadDepthClass(state->tree.depth(state->at));
-  int next = -1;
-  for (const int child : state->tree.children(state->at)) {
-    const bool right = state->tree.token(child) == token;
-    const int rank = state->ranks[static_cast<size_t>(child)], a_class = state->classes[static_cast<size_t>(child)];
-    state->own_by_depth.Note(rank, depth, right, spec::kOwnTrialWeight / 2);
-    shared_by_depth_.Note(rank, depth, right, spec::kSharedTrialWeight);
-    state->own.Note(rank, a_class, right, spec::kOwnTrialWeight);
-    shared_.Note(rank, a_class, right, spec::kSharedTrialWeight);
-    if (right) next = child;
-  }
-  state->at = next;
+  if (state != nullptr) state->Score(token, shared_, shared_by_depth_);
 }
 
 void HeadState::Trim(int n_left) {

@@ -29,6 +29,7 @@
 #include "engine/head_cache.h"
 #include "engine/kept_states.h"
 #include "engine/local_model.h"
+#include "engine/model_drafting.h"
 #include "engine/sampler.h"
 #include "kv/branch_table.h"
 #include "model/heads/draft_head.h"
@@ -37,20 +38,15 @@
 
 namespace surety::engine {
 
-struct HeadState final : DrafterState {
+struct HeadState final : ModelDrafterState {
   HeadState(size_t width, const spec::RankedAcceptance& by_sureness, const spec::RankedAcceptance& by_depth)
-      : kept(width), own(by_sureness), own_by_depth(by_depth) {}
+      : ModelDrafterState(by_sureness, by_depth), kept(width) {}
 
   int end() const { return first_kept + kept.size(); }  // the position behind the last state that is kept
   void Trim(int n_left);
 
   int first_kept = 0;  // position of the first state that is kept
   KeptStates kept;     // of consecutive positions
-  spec::RankedAcceptance own, own_by_depth;  // by how sure the head is; by depth
-  // The last proposal, and where the text has come to in it (-1: off it).
-  spec::DraftTree tree;
-  std::array<int8_t, spec::DraftTree::kMaxNodes> ranks{}, classes{};
-  int at = -1;
 };
 
 // A tree while it grows.

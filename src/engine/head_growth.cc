@@ -15,30 +15,6 @@ using Node = HeadGrowth::Node;
 
 constexpr size_t kMaxHeadChildren = 8;    // of a node
 constexpr size_t kMaxHeadNodes = 1024;    // candidates of one tree
-// Classes of a drafted token by the head's own probability of it.
-constexpr double kHeadSureness[] = {0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.93};
-
-int8_t HeadClassOf(double probability) {
-  int8_t a_class = 0;
-  while (a_class < 7 && probability > kHeadSureness[a_class]) ++a_class;
-  return a_class;
-}
-
-// The tokens with the largest logits, the lowest id first among equals; fewer where fewer are above minus infinity.
-size_t HeadLeaders(std::span<const float> logits, std::span<int32_t> out) {
-  size_t n = 0;
-  const auto value = [&](size_t i) { return logits[static_cast<size_t>(out[i])]; };
-  for (size_t token = 0; token < logits.size(); ++token) {
-    if (!(logits[token] > -std::numeric_limits<float>::infinity())) continue;
-    if (n == out.size() && !(logits[token] > value(n - 1))) continue;
-    if (n < out.size()) ++n;
-    size_t place = n - 1;
-    for (; place > 0 && value(place - 1) < logits[token]; --place) out[place] = out[place - 1];
-    out[place] = static_cast<int32_t>(token);
-  }
-  return n;
-}
-
 }  // namespace
 
 // False where nothing can be drafted: no state of the last row, no pages.
@@ -73,11 +49,7 @@ bool HeadDrafter::ReadLogits(const HeadGrowth& growth, int row) {
       if (static_cast<size_t>(ids[i]) < target_logits_.size()) target_logits_[static_cast<size_t>(ids[i])] = logits[i];
     }
   }
-  const Sequence& sequence = *growth.wish.sequence;
-  sampler_.Penalise(target_logits_, sequence.sampling, sequence.history, end_ids_);
-  if (sequence.state->request().ignore_end_of_text) {
-    for (const int32_t id : end_ids_) target_logits_[static_cast<size_t>(id)] = -std::numeric_limits<float>::infinity();
-  }
+  TransformForDraft(*growth.wish.sequence, end_ids_, sampler_, target_logits_);
   return std::isfinite(*std::max_element(target_logits_.begin(), target_logits_.end()));
 }
 
@@ -88,22 +60,14 @@ void HeadDrafter::ChooseChildren(const HeadGrowth& growth, int depth) {
   const auto wanted = std::min(static_cast<size_t>(growth.wish.max_branches), kMaxHeadChildren);
   const std::span<int32_t> out = std::span(tokens).first(wanted);
   const auto position = static_cast<uint64_t>(sequence.n_tokens() + depth);
-  size_t n = 0;
-  if (growth.wish.by_rejection || sequence.sampling.temperature <= 0) {
-    n = HeadLeaders(target_logits_, out);
-  } else {
-    n = static_cast<size_t>(spec::RaceLeaders(sampler_.Distribution(target_logits_, sequence.sampling),
-                                              {sequence.sampling.seed, position, sequence.sampling.lane}, out));
-  }
-  const float top = *std::max_element(target_logits_.begin(), target_logits_.end());
-  double sum = 0;
-  for (const float logit : target_logits_) {
-    if (logit > top - 20) sum += std::exp(static_cast<double>(logit - top));
-  }
+  const int n = growth.wish.by_rejection || sequence.sampling.temperature <= 0
+                    ? LargestLogits(target_logits_, out)
+                    : spec::RaceLeaders(sampler_.Distribution(target_logits_, sequence.sampling),
+                                        {sequence.sampling.seed, position, sequence.sampling.lane}, out);
+  const DraftSureness sureness(target_logits_);
   children_.clear();
-  for (size_t i = 0; i < n; ++i) {
-    const float logit = target_logits_[static_cast<size_t>(tokens[i])];
-    children_.push_back({tokens[i], HeadClassOf(std::exp(static_cast<double>(logit - top)) / sum)});
+  for (const int32_t token : std::span(tokens).first(static_cast<size_t>(n))) {
+    children_.push_back({token, sureness.ClassOf(token)});
   }
 }
 

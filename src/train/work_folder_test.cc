@@ -23,12 +23,12 @@ int WorkModeOf(const std::string& path) {
 
 TEST(WorkFolderTest, OnlyAFolderThatItMadeIsClosedToOthers) {
   const TemporaryFolder base;
-  const std::string made = base.Path("a/work/"), found = base.Path("found");
+  const std::string made = base.Path("a/states/"), found = base.Path("found");
   {
     const auto folder = WorkFolder::Open(made, Use::kBegin);
     ASSERT_TRUE(folder) << folder.error().message();
     EXPECT_TRUE(folder->made());
-    EXPECT_EQ(WorkModeOf(base.Path("a/work")), 0700);
+    EXPECT_EQ(WorkModeOf(base.Path("a/states")), 0700);
     ASSERT_TRUE(ReplacePrivately(folder->Path("run.json"), "{}").ok());
     EXPECT_EQ(WorkModeOf(folder->Path("run.json")), 0600);
   }
