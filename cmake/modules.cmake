@@ -9,6 +9,10 @@ pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(PROMETHEUS REQUIRED IMPORTED_TARGET prometheus-cpp-core)
+pkg_check_modules(RE2 REQUIRED IMPORTED_TARGET re2)
+pkg_check_modules(YAMLCPP REQUIRED IMPORTED_TARGET yaml-cpp)
+pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
+pkg_check_modules(PQ REQUIRED IMPORTED_TARGET libpq)
 find_package(ZLIB REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 
@@ -21,6 +25,8 @@ set(SURETY_THIRD_PARTY_model Boost::json PkgConfig::PCRE2 PkgConfig::UTF8PROC)
 set(SURETY_THIRD_PARTY_kv OpenSSL::Crypto)
 set(SURETY_THIRD_PARTY_train Boost::json Eigen3::Eigen)
 set(SURETY_THIRD_PARTY_engine Boost::json)
+set(SURETY_THIRD_PARTY_gateway Boost::json OpenSSL::SSL PkgConfig::UTF8PROC PkgConfig::RE2 PkgConfig::YAMLCPP
+    PkgConfig::SQLITE PkgConfig::PQ)
 set(SURETY_THIRD_PARTY_http Boost::json OpenSSL::SSL)
 set(SURETY_THIRD_PARTY_cli Boost::json ZLIB::ZLIB OpenSSL::SSL)
 
@@ -72,7 +78,7 @@ endif()
 
 # Reading the headers of the standard library and of Boost.JSON takes as long as the rest of most files: modules that
 # use both read them once. A file still includes what it uses.
-set(SURETY_PRECOMPILED_MODULES model engine http cli)
+set(SURETY_PRECOMPILED_MODULES model engine gateway http cli)
 function(surety_precompile target module)
   if(NOT module IN_LIST SURETY_PRECOMPILED_MODULES)
     return()
@@ -114,7 +120,7 @@ function(surety_module level name may_include)
   endforeach()
   target_link_libraries(surety_${name} PUBLIC surety_options ${links} ${SURETY_THIRD_PARTY_${name}})
   # Where no time is spent in loops a cheap optimisation does, and compiles in two thirds of the time.
-  if(name MATCHES "^(observe|http|cli)$")
+  if(name MATCHES "^(observe|gateway|http|cli)$")
     target_compile_options(surety_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   elseif(name MATCHES "^(model|engine)$")
     target_compile_options(surety_${name} PRIVATE $<$<CONFIG:Release>:-O2>)

@@ -24,6 +24,7 @@ struct Refusal {
                             // kUnavailable: starting or draining; kDeadlineExceeded: cannot be met, says why
   std::string param;        // the field at fault, by its name in GenerationRequest; empty if none
   double retry_after_s = 0; // with kResourceExhausted and kUnavailable: when a new attempt has a chance
+  std::shared_ptr<const Decision> decision = nullptr;  // of a governed backend
 };
 
 struct ModelDescription {

@@ -55,6 +55,7 @@ std::string_view NameOf(FinishReason reason) {
     case FinishReason::kCancelled: return "cancelled";
     case FinishReason::kTimeout: return "timeout";
     case FinishReason::kError: return "error";
+    case FinishReason::kFiltered: return "filtered";
   }
   return "";
 }

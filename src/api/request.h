@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,8 @@
 
 #include <boost/json.hpp>
 
+#include "api/caller.h"
+#include "api/decision.h"
 #include "api/scope.h"
 #include "base/status.h"
 
@@ -86,12 +89,13 @@ struct GenerationRequest {
 
   // Set by who verified the caller, never from a field of the body alone.
   Scope scope;
+  Caller caller;
   int priority = 0;                     // lower runs earlier
   int64_t timeout_ms = 0;               // from submission to the last token; 0: none
 };
 
-// kTimeout: the request's own time limit.
-enum class FinishReason : uint8_t { kNone, kStop, kLength, kCancelled, kTimeout, kError };
+// kTimeout: the request's own time limit. kFiltered: a check of the whole answer kept it back; it has no content.
+enum class FinishReason : uint8_t { kNone, kStop, kLength, kCancelled, kTimeout, kError, kFiltered };
 std::string_view NameOf(FinishReason reason);
 
 struct Usage {
@@ -138,6 +142,8 @@ struct Event {
   Status error;                         // with kError
   Usage usage;                          // with the last event of a choice
   Timings timings;                      // with the last event of a choice
+  // Of a governed backend: with the first and the last event.
+  std::shared_ptr<const Decision> decision = nullptr;
 };
 
 }  // namespace surety::api

@@ -1,0 +1,66 @@
+// The audit log: append-only, each row chained to the one before it by SHA-256, on disk before Append returns.
+//
+// A row is one line of JSON: {"seq", "time", "prev", "kind", "body", "hash"} with hash = SHA-256 over the canonical
+// bytes of the other members. One writer thread collects the rows that wait and syncs them together, so that many
+// requests share one sync. Kinds: "decision", "stream_begin", "review", "release", "erasure", "policy", "tool_intent",
+// "tool_outcome", "start".
+//
+// Threads: any. Owns: the file, locked against a second process. Errors: kResourceExhausted when max_waiting rows wait
+// (the caller then blocks high risk), kIoError; after a failed write or sync every later Append fails too, until the
+// log is opened again. kDataLoss from Open and Verify with the row that does not fit.
+// Invariants: (1) a row whose Append returned ok survives kill -9 and power loss. (2) A torn last line (a crash inside
+// a write) is cut off at Open, with a row that says so; any other damage is an error.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <boost/json/object.hpp>
+
+#include "base/clock.h"
+#include "base/function_ref.h"
+#include "base/status.h"
+
+namespace surety::gateway {
+
+struct AuditRow {
+  int64_t seq = 0;
+  int64_t time_ns = 0;
+  std::string kind;
+  boost::json::object body;
+  std::string hash;
+};
+
+class AuditLog {
+ public:
+  struct Options {
+    std::string path;
+    int max_waiting = 4096;
+  };
+  static Result<std::unique_ptr<AuditLog>> Open(Options options, const Clock& clock);
+  virtual ~AuditLog() = default;
+
+  // Blocks until the row is on disk.
+  virtual Result<AuditRow> Append(std::string_view kind, boost::json::object body) = 0;
+  // Returns at once; `done` is called on the writer's thread, once.
+  virtual void AppendAsync(std::string_view kind, boost::json::object body,
+                           std::function<void(Result<AuditRow>)> done) = 0;
+  virtual int64_t n_rows() const = 0;
+  virtual bool failed() const = 0;
+  // The newest row of `kind` whose body's "id" is `id`; from an index in memory of where rows lie. kNotFound.
+  virtual Result<AuditRow> Find(std::string_view kind, std::string_view id) const = 0;
+};
+
+struct AuditReport {
+  int64_t n_rows = 0;
+  std::string last_hash;
+  bool torn_tail = false;    // the last line is incomplete; what is before it verifies
+};
+// Reads the whole file. kDataLoss naming the first row that is wrong: missing, reordered, changed, inserted.
+Result<AuditReport> VerifyAuditLog(const std::string& path);
+// Calls `each` for every row in order; stops when it returns false.
+Status ReadAuditLog(const std::string& path, FunctionRef<bool(const AuditRow&)> each);
+
+}  // namespace surety::gateway

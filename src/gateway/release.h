@@ -1,0 +1,85 @@
+// The only way out. Everything that leaves for a caller goes through a Sink of this file; what a model made goes into a
+// HeldAnswer, which has no socket, and comes out only with a ReleaseToken, which only a judgement of all verifiers of
+// the route, a person's approval, or a template can make. That a route that holds cannot stream is a matter of types:
+// the pieces of a model's answer can be given to a StreamingSink alone, and OpenStream refuses to make one for a held
+// route.
+//
+// Threads: one request's objects belong to one thread at a time. Owns: the caller's sink.
+// Invariants: (1) a sink gets one last event for each choice. (2) Between Hold and Release no byte of the answer, of
+// its reasoning or of its tool calls reaches the caller's sink. (3) A token is for one decision and is used once.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/backend.h"
+#include "base/status.h"
+#include "gateway/policy.h"
+#include "gateway/verifier.h"
+
+namespace surety::gateway {
+
+class ReleaseToken {
+ public:
+  ReleaseToken(ReleaseToken&& other) noexcept;
+  ReleaseToken& operator=(ReleaseToken&&) = delete;
+  ReleaseToken(const ReleaseToken&) = delete;
+
+  // kPermissionDenied unless the judgement is kRelease and holds a verdict for each of the route's verifiers.
+  static Result<ReleaseToken> ForJudgement(const RouteSpec& route, const Policy& policy, const std::string& decision,
+                                           const Judgement& judgement);
+  // `approved`: digest of the text that was approved; Release refuses another.
+  static ReleaseToken ForApproval(const std::string& decision, std::string approved_digest);
+  // A text that the policy holds; no model made it.
+  static ReleaseToken ForTemplate(const std::string& decision);
+  // Of a cached answer that was released before under the same key, and whose validity was checked again.
+  static ReleaseToken ForCacheHit(const std::string& decision, std::string stored_digest);
+
+  const std::string& decision() const { return decision_; }
+
+ private:
+  friend class CallerSink;
+  ReleaseToken(std::string decision, std::string digest) : decision_(std::move(decision)), digest_(std::move(digest)) {}
+  std::string decision_;
+  std::string digest_;     // of the answer it is for; empty: any of this decision (template)
+  bool spent_ = false;
+};
+
+// Canonical digest of text, reasoning and calls.
+std::string DigestOf(const AnswerText& answer);
+
+class CallerSink {
+ public:
+  // `n_choices` of the request; a governed answer has one choice.
+  CallerSink(std::string decision, api::EventSink sink);
+
+  // Releases a whole answer in one event. kPermissionDenied: a spent token, another decision's, or another text's; then
+  // nothing has left.
+  Status Release(ReleaseToken&& token, const AnswerText& answer, api::Event last);
+  // Ends without content: refused, review, failed.
+  void Refuse(api::Event last);
+  bool ended() const { return ended_; }
+
+ private:
+  friend class StreamingSink;
+  std::string decision_;
+  api::EventSink sink_;
+  bool ended_ = false;
+};
+
+// For internal readers below high risk: pieces leave as drafts.
+class StreamingSink {
+ public:
+  // kPermissionDenied: the route holds, its audience is the customer, or the risk is high.
+  static Result<StreamingSink> Open(const RouteSpec& route, Level risk, CallerSink& sink);
+  void Pass(api::Event event);      // not a last one
+  void End(api::Event last);
+
+ private:
+  explicit StreamingSink(CallerSink& sink) : sink_(&sink) {}
+  CallerSink* sink_;
+};
+
+}  // namespace surety::gateway

@@ -1,0 +1,53 @@
+// What a request is about: the policy's signals, and risk and complexity from them.
+//
+// Threads: any; Read may embed, so not on an I/O thread. Errors: Make: kInvalidArgument, kNotFound naming the signal;
+// Read: never: a classifier that fails abstains, and an abstention is a label that routes can ask for.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "api/caller.h"
+#include "base/status.h"
+#include "gateway/document_store.h"
+#include "gateway/policy.h"
+
+namespace surety::gateway {
+
+inline constexpr std::string_view kAbstained = "abstained";
+
+struct SignalValue {
+  std::string label;          // "true", "false", a label, "none", "abstained", or the number as text
+  double number = 0;          // of kPattern with number and kLength
+  bool has_number = false;
+  double confidence = 1;      // of a classifier
+};
+
+struct Signals {
+  std::map<std::string, SignalValue> values;
+  Level risk = Level::kHigh, complexity = Level::kHigh;
+};
+
+class SignalReader {
+ public:
+  static Result<std::unique_ptr<SignalReader>> Make(const Policy& policy, const std::string& directory,
+                                                    EmbedTexts embed);
+  virtual ~SignalReader() = default;
+  // `text`: the last user turn. `all_text`: everything that users and tools said; rights phrases count in all of it.
+  virtual Signals Read(std::string_view text, std::string_view all_text, const api::Caller& caller) const = 0;
+};
+
+// Whether all conditions hold. `dimensions`: canonical values by name; `permissions` apart.
+struct RoutingFacts {
+  const Policy* policy = nullptr;
+  const Signals* signals = nullptr;
+  std::map<std::string, std::string> dimensions;
+  std::vector<std::string> permissions;
+};
+bool Holds(const When& when, const RoutingFacts& facts);
+// The first route that holds; the last always does.
+const RouteSpec& ChooseRoute(const RoutingFacts& facts);
+
+}  // namespace surety::gateway
