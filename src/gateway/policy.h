@@ -163,7 +163,7 @@ struct CacheSpec {
   Mode mode = Mode::kOff;
   int64_t ttl_ns = 3'600'000'000'000;
   double similarity = 0.95;              // kSemantic
-  std::vector<std::string> intents;      // kSemantic: labels of the signal `intent` whose questions may match by meaning
+  std::vector<std::string> intents;      // kSemantic: labels of the signal `intent` that may match by meaning
   bool subject_bound = true;             // entries are for the subject that caused them alone, unless declared public
 };
 
