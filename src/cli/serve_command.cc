@@ -8,6 +8,7 @@
 #include <boost/json.hpp>
 #include <fmt/format.h>
 
+#include "base/worker_pool.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
@@ -62,8 +63,8 @@ class ServeCommand final : public Command {
     models_ = std::make_shared<http::ModelRegistry>();
     host_ = std::make_unique<ModelHost>(*std::move(host_options), models_, *metrics_);
     if (const Status status = LoadModels(); !status.ok()) return ReportFailure(status);
-    workers_ = std::make_unique<http::WorkerPool>(2, 4096);
-    slow_workers_ = std::make_unique<http::WorkerPool>(1, 256);
+    workers_ = std::make_unique<WorkerPool>(2, 4096);
+    slow_workers_ = std::make_unique<WorkerPool>(1, 256);
 
     http::Server::Dependencies dependencies;
     dependencies.metrics = metrics_.get();
@@ -206,7 +207,7 @@ class ServeCommand final : public Command {
   Tracing tracing_;                              // outlives all that is traced
   std::shared_ptr<http::ModelRegistry> models_;
   std::unique_ptr<ModelHost> host_;
-  std::unique_ptr<http::WorkerPool> workers_, slow_workers_;
+  std::unique_ptr<WorkerPool> workers_, slow_workers_;
 };
 
 }  // namespace

@@ -176,6 +176,7 @@ struct ContextSpec {
   int per_document_tokens = 0;       // of cite_tokens; 0: no cap
   int history_tokens = 0;            // 0: all; else the oldest turns go first
   std::vector<std::string> forbidden;  // kinds of personal data that must not enter: ssn, card, ...
+  bool force_citations = false;      // the answer's grammar makes each sentence quote a passage (CitationGrammar)
   int line = 0;
 };
 
