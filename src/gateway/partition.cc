@@ -134,20 +134,26 @@ bool PartitionIsSet(const std::vector<std::string>& sorted) {
   return std::ranges::adjacent_find(sorted, std::ranges::greater_equal{}) == sorted.end();
 }
 
-void PartitionAppendBasis(std::string& out, const AnswerBasis& basis) {
+// Room for `more` bytes is made at once: a key that grows leaves copies of what it holds in freed memory.
+std::string PartitionWithBasis(const Partition& partition, const AnswerBasis& basis, size_t more) {
+  const std::array fields = {
+      &basis.route,     &basis.policy_digest,      &basis.model_revision, &basis.prompt_template,
+      &basis.decoding,  &basis.tools,              &basis.verifiers,      &basis.retrieval_snapshot,
+      &basis.audience,  &basis.channel,            &basis.subject,        &basis.conversation};
+  size_t size = partition.key().size() + more;
+  for (const std::string* field : fields) size += kFieldHeadBytes + field->size();
+  std::string key;
+  key.reserve(size);
+  key += partition.key();
   uint8_t tag = kFirstBasisTag;
-  for (const std::string* field :
-       {&basis.route, &basis.policy_digest, &basis.model_revision, &basis.prompt_template, &basis.decoding,
-        &basis.tools, &basis.verifiers, &basis.retrieval_snapshot, &basis.audience, &basis.channel, &basis.subject,
-        &basis.conversation}) {
-    AppendField(out, tag++, *field);
-  }
+  for (const std::string* field : fields) AppendField(key, tag++, *field);
+  return key;
 }
 
 }  // namespace
 
 void AppendField(std::string& out, uint8_t tag, std::string_view bytes) {
-  char head[9] = {static_cast<char>(tag)};
+  char head[kFieldHeadBytes] = {static_cast<char>(tag)};
   for (int i = 0; i < 8; ++i) head[1 + i] = static_cast<char>(static_cast<uint64_t>(bytes.size()) >> (56 - 8 * i));
   out.append(head, sizeof(head));
   out.append(bytes);
@@ -203,13 +209,11 @@ std::string Partition::Digest() const {
 }
 
 std::string NeighbourhoodKey(const Partition& partition, const AnswerBasis& basis) {
-  std::string key = partition.key();
-  PartitionAppendBasis(key, basis);
-  return key;
+  return PartitionWithBasis(partition, basis, 0);
 }
 
 std::string AnswerKey(const Partition& partition, const AnswerBasis& basis, std::string_view question) {
-  std::string key = NeighbourhoodKey(partition, basis);
+  std::string key = PartitionWithBasis(partition, basis, kFieldHeadBytes + question.size());
   AppendField(key, kQuestionTag, question);
   return key;
 }
