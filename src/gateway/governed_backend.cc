@@ -73,6 +73,8 @@ GovernedBackend::GovernedBackend(Options options, std::shared_ptr<const PolicyRu
   services_.audit = options_.audit.get();
   services_.review = options_.review.get();
   services_.ledger = options_.ledger.get();
+  services_.vault = options_.vault.get();
+  services_.scopes = options_.scopes.get();
   services_.personal = options_.personal;
 }
 

@@ -30,6 +30,8 @@ class GovernedBackend final : public api::Backend {
     std::shared_ptr<AuditLog> audit;
     std::shared_ptr<ReviewStore> review;
     std::shared_ptr<Ledger> ledger;
+    std::shared_ptr<PayloadVault> vault;     // null: no texts in the log
+    std::shared_ptr<SubjectScopes> scopes;
     FindPersonalData personal;
   };
   // `runtime`: has at least one model. kInvalidArgument otherwise.

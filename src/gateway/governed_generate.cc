@@ -86,6 +86,7 @@ Status GovernedTask::PrepareGeneration(const RouteSpec& route) {
     request.scope = {};
     request.scope.salt = setup_.decision;  // shared with nothing
   }
+  if (services_.scopes != nullptr) services_.scopes->Note(record_.tenant, record_.subject, request.scope);
   const std::lock_guard lock(generation_mutex_);
   generation_ = std::move(generation);
   return OkStatus();

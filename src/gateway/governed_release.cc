@@ -203,6 +203,20 @@ void GovernedTask::EndStream(api::FinishReason finish, Status error) {
   }, std::move(last));
 }
 
+// Texts are sealed under the subject's key, or left out.
+Result<json::object> GovernedTask::RowOfDecision() {
+  const json::object texts{{"question", conversation_.question},
+                           {"request", std::exchange(record_.request, {})},
+                           {"answer", std::exchange(record_.answer, {})}};
+  json::object row = record_.ToJson();
+  if (services_.vault != nullptr) {
+    SURETY_ASSIGN_OR_RETURN(json::object sealed, services_.vault->Seal(record_.tenant, record_.subject, setup_.decision,
+                                                                       json::serialize(texts)));
+    row["payload"] = std::move(sealed);
+  }
+  return row;
+}
+
 void GovernedTask::Record(std::function<void(api::Event)> deliver, api::Event last) {
   if (std::exchange(release_done_, true)) return;
   record_.decision.cost = record_.cost.total();
@@ -211,8 +225,8 @@ void GovernedTask::Record(std::function<void(api::Event)> deliver, api::Event la
   last.request = setup_.id;
   last.usage = record_.usage;
   last.timings = {record_.times.queue_ns, record_.times.prefill_ns, record_.times.decode_ns};
-  services_.audit->AppendAsync("decision", record_.ToJson(), [self = shared_from_this(), deliver = std::move(deliver),
-                                                              last = std::move(last)](Result<AuditRow> row) mutable {
+  auto finish = [self = shared_from_this(), deliver = std::move(deliver),
+                 last = std::move(last)](Result<AuditRow> row) mutable {
     auto step = [self, deliver = std::move(deliver), last = std::move(last), written = row.has_value()]() mutable {
       last.decision = self->Note();
       if (written) {
@@ -227,7 +241,10 @@ void GovernedTask::Record(std::function<void(api::Event)> deliver, api::Event la
     };
     auto shared = std::make_shared<decltype(step)>(std::move(step));
     if (!self->services_.post([shared] { (*shared)(); })) (*shared)();
-  });
+  };
+  auto row = RowOfDecision();
+  if (!row) return finish(Error(row.error()));
+  services_.audit->AppendAsync("decision", *std::move(row), std::move(finish));
 }
 
 void GovernedTask::StoreInCache() {

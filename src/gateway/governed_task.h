@@ -29,11 +29,13 @@
 #include "gateway/conversation.h"
 #include "gateway/decision_record.h"
 #include "gateway/ledger.h"
+#include "gateway/payload_vault.h"
 #include "gateway/policy_runtime.h"
 #include "gateway/quota.h"
 #include "gateway/release.h"
 #include "gateway/response_cache.h"
 #include "gateway/review_store.h"
+#include "gateway/subject_scopes.h"
 
 namespace surety::gateway {
 
@@ -45,6 +47,8 @@ struct GovernanceServices {
   AuditLog* audit = nullptr;
   ReviewStore* review = nullptr;
   Ledger* ledger = nullptr;
+  PayloadVault* vault = nullptr;        // null: texts do not enter the log at all
+  SubjectScopes* scopes = nullptr;      // null: nobody asks
   FindPersonalData personal;
 };
 
@@ -111,6 +115,7 @@ class GovernedTask : public std::enable_shared_from_this<GovernedTask> {
   void EndStream(api::FinishReason finish, Status error);
   // Writes the decision's row, then calls `deliver` on a worker; without a row, the caller gets an error instead.
   void Record(std::function<void(api::Event)> deliver, api::Event last);
+  Result<boost::json::object> RowOfDecision();
   void Finish();
   void StoreInCache();
   std::string ReviewQueueOf(const RouteSpec& route) const;
