@@ -10,7 +10,7 @@
 namespace surety::gateway {
 namespace {
 
-constexpr int64_t kMaxClassifierBytes = 256LL << 20;
+constexpr int64_t kMaxClassifierFileBytes = 256LL << 20;
 
 using From = DimensionSource::From;
 
@@ -306,7 +306,7 @@ Shape<Named<SignalSpec>> SignalsShape() {
               })
           .Add("pattern", &SignalSpec::pattern, PatternShape(), "RE2: true where it is found")
           .Add("number", &SignalSpec::number, BoolShape(), "the largest number of the first group (default: false)")
-          .Add("file", &SignalSpec::file, FileNameShape(kMaxClassifierBytes), "made by surety train-router")
+          .Add("file", &SignalSpec::file, FileNameShape(kMaxClassifierFileBytes), "made by surety train-router")
           .Add("min_confidence", &SignalSpec::min_confidence, NumberShape(0, 1), "below it: abstained (default: 0)")
           .Add("key", &SignalSpec::key, LabelShape(), "of the request's metadata (default: the signal's name)")
           .Add("values", &SignalSpec::values, ListShape(LabelShape(), 1000, 1, true), "the only ones that are taken")
