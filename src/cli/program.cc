@@ -230,6 +230,7 @@ int RunCommandLine(int argc, char** argv) {
   program.Add(MakeServeCommand());
   for (auto& command : MakeGovernanceCommands()) program.Add(std::move(command));
   for (auto& command : MakeKeysCommands()) program.Add(std::move(command));
+  for (auto& command : MakeDocumentsCommands()) program.Add(std::move(command));
   program.Add(MakeEmbedCommand());
   program.Add(MakeBenchCommand());
   program.Add(MakeLoadCommand());

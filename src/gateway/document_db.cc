@@ -29,6 +29,7 @@ CREATE TABLE audience(id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, all_regions 
   all_products INTEGER NOT NULL, all_languages INTEGER NOT NULL, encoding BLOB NOT NULL UNIQUE) STRICT;
 CREATE TABLE audience_member(audience INTEGER NOT NULL REFERENCES audience(id) ON DELETE CASCADE,
   kind INTEGER NOT NULL, value TEXT NOT NULL, PRIMARY KEY(audience, kind, value)) STRICT, WITHOUT ROWID;
+CREATE INDEX audience_member_value ON audience_member(kind, value);
 CREATE TABLE document(id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, version TEXT NOT NULL,
   title TEXT NOT NULL, source TEXT NOT NULL, audience INTEGER NOT NULL REFERENCES audience(id),
   from_ns INTEGER NOT NULL, to_ns INTEGER NOT NULL, n_chunks INTEGER NOT NULL, n_terms INTEGER NOT NULL,

@@ -36,8 +36,8 @@ std::string ReadableClause(size_t n_permissions) {
                        "AND m.kind = {} AND m.value = ?{})))", all, parameter, static_cast<int>(kind), parameter);
   };
   return "WITH readable(id, audience, n_chunks, n_terms) AS MATERIALIZED (SELECT d.id, d.audience, d.n_chunks, d.n_terms "
-         "FROM audience a CROSS JOIN document d ON d.audience = a.id WHERE (a.tenant = '' OR a.tenant = ?1) AND EXISTS "
-         "(SELECT 1 FROM audience_member m WHERE m.audience = a.id AND m.kind = 0 AND m.value IN (" + permissions + "))" +
+         "FROM audience a CROSS JOIN document d ON d.audience = a.id WHERE (a.tenant = '' OR a.tenant = ?1) AND a.id IN "
+         "(SELECT m.audience FROM audience_member m WHERE m.kind = 0 AND m.value IN (" + permissions + "))" +
          in_list("all_regions", MemberKind::kRegion, 2) + in_list("all_products", MemberKind::kProduct, 3) +
          in_list("all_languages", MemberKind::kLanguage, 4) + " AND d.from_ns <= ?5 AND ?5 < d.to_ns)";
 }

@@ -114,10 +114,11 @@ class SqliteDocumentIndex final : public DocumentIndex {
 
   const std::string path_;
   const bool read_only_;
-  std::mutex readers_mutex_;
-  std::vector<Reader> readers_;
+  // The writer goes last: the last connection to close folds the log into the file, if it may write.
   std::mutex write_mutex_;
   Reader writer_;
+  std::mutex readers_mutex_;
+  std::vector<Reader> readers_;
 };
 
 Status TellProgress(const AddDocumentsOptions& options, AddDocumentsOptions::Stage stage, size_t done, size_t total) {

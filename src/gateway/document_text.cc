@@ -66,9 +66,7 @@ void StemPlural(std::string& word) {
     if (!word.ends_with("eies") && !word.ends_with("aies")) word.replace(word.size() - 3, 3, "y");
     return;
   }
-  if (word.ends_with("us") || word.ends_with("ss")) return;
-  if (word.ends_with("es") && (word.ends_with("aes") || word.ends_with("ees") || word.ends_with("oes"))) return;
-  word.pop_back();
+  if (!word.ends_with("us") && !word.ends_with("ss")) word.pop_back();
 }
 
 // Collects terms of a folded text.

@@ -16,7 +16,7 @@ namespace surety::gateway {
 // folding and loss of diacritics; English plurals are one with their singular (the S-stemmer); a number with dots or
 // commas inside ("1002.9") gives its parts and itself; of scripts that set no spaces (Han, Kana) each character is one.
 // Total: bytes that are no UTF-8 separate terms, operators and quotes are nothing but separators.
-// Source: D. Harman, "How effective is suffixing?", JASIS 42 (1991): the S-stemmer.
+// Source: D. Harman, "How effective is suffixing?", JASIS 42 (1991): the S-stemmer, but "fees" becomes "fee".
 std::vector<std::string> DocumentTerms(std::string_view text);
 
 // An id or version that can stand in [document:chunk@version]: 1 to 128 of A-Z a-z 0-9 . _ -, a letter or digit first.
