@@ -23,7 +23,7 @@ namespace {
 constexpr int kMaxShownRows = 100'000;
 
 // "2026-11-30T10:00:00.123Z".
-std::string UtcText(int64_t time_ns) {
+std::string AuditTimeText(int64_t time_ns) {
   const auto seconds = static_cast<time_t>(time_ns / 1'000'000'000);
   std::tm parts{};
   if (time_ns < 0 || gmtime_r(&seconds, &parts) == nullptr) return fmt::format("{} ns", time_ns);
@@ -38,8 +38,8 @@ class AuditVerifyCommand final : public Command {
   std::string examples() const override {
     return "  surety audit verify state/audit.log\n"
            "  surety audit verify state/audit.log --expect 5d2f60...\n"
-           "Note the last hash that it prints somewhere else. A log whose end was cut off between two rows, or that was\n"
-           "written anew, is whole in itself: only --expect with a hash that was noted before tells.";
+           "Note the last hash that it prints somewhere else. A log whose end was cut off between two rows, or that\n"
+           "was written anew, is whole in itself: only --expect with a hash that was noted before tells.";
   }
   void Declare(Flags& flags) override {
     flags.Positional("path", path_, true, "the log");
@@ -174,7 +174,7 @@ class AuditShowCommand final : public Command {
   }
 
   void PrintRow(const gateway::AuditRow& row) const {
-    std::string line = fmt::format("{:>8}  {}  {:<12} {}", row.seq, UtcText(row.time_ns), row.kind,
+    std::string line = fmt::format("{:>8}  {}  {:<12} {}", row.seq, AuditTimeText(row.time_ns), row.kind,
                                    MemberText(row, "id"));
     if (id_.empty()) {
       for (const std::string_view name : {"decision", "route", "outcome", "action", "error"}) {

@@ -20,13 +20,13 @@ namespace {
 using boost::json::value;
 
 // A report of another version may lack a member: then there is nothing to show in its place.
-const value* At(const value& json, std::string_view pointer) {
+const value* SloMember(const value& json, std::string_view pointer) {
   boost::system::error_code error;
   return json.find_pointer(pointer, error);
 }
 
-std::string TextAt(const value& json, std::string_view pointer) {
-  const value* found = At(json, pointer);
+std::string SloText(const value& json, std::string_view pointer) {
+  const value* found = SloMember(json, pointer);
   if (found == nullptr || !found->is_string()) return "-";
   std::string text(found->get_string());
   for (char& c : text) {
@@ -36,30 +36,30 @@ std::string TextAt(const value& json, std::string_view pointer) {
 }
 
 template <typename F>
-std::string NumberAt(const value& json, std::string_view pointer, F format) {
-  const value* found = At(json, pointer);
+std::string SloNumber(const value& json, std::string_view pointer, F format) {
+  const value* found = SloMember(json, pointer);
   return found != nullptr && found->is_number() ? format(found->to_number<double>()) : "-";
 }
 
-std::string CountAt(const value& json, std::string_view pointer) {
-  return NumberAt(json, pointer, [](double n) { return fmt::format("{:.0f}", n); });
+std::string SloCount(const value& json, std::string_view pointer) {
+  return SloNumber(json, pointer, [](double n) { return fmt::format("{:.0f}", n); });
 }
-std::string ShareAt(const value& json, std::string_view pointer) {
-  return NumberAt(json, pointer, [](double x) { return fmt::format("{:.1f} %", 100 * x); });
+std::string SloShare(const value& json, std::string_view pointer) {
+  return SloNumber(json, pointer, [](double x) { return fmt::format("{:.1f} %", 100 * x); });
 }
-std::string SecondsAt(const value& json, std::string_view pointer) {
-  return NumberAt(json, pointer, [](double x) {
+std::string SloSeconds(const value& json, std::string_view pointer) {
+  return SloNumber(json, pointer, [](double x) {
     return x < 1 ? fmt::format("{:.0f} ms", 1e3 * x) : fmt::format("{:.2f} s", x);
   });
 }
-std::string MoneyAt(const value& json, std::string_view pointer) {
-  return NumberAt(json, pointer, [](double x) { return fmt::format("{:.4g}", x); });
+std::string SloMoney(const value& json, std::string_view pointer) {
+  return SloNumber(json, pointer, [](double x) { return fmt::format("{:.4g}", x); });
 }
-std::string RateAt(const value& json, std::string_view pointer) {
-  return NumberAt(json, pointer, [](double x) { return fmt::format("{:.2f}", x); });
+std::string SloRate(const value& json, std::string_view pointer) {
+  return SloNumber(json, pointer, [](double x) { return fmt::format("{:.2f}", x); });
 }
 
-const boost::json::array& ListAt(const value& json, std::string_view name) {
+const boost::json::array& SloList(const value& json, std::string_view name) {
   static const boost::json::array none;
   const value* found = json.is_object() ? json.get_object().if_contains(name) : nullptr;
   return found != nullptr && found->is_array() ? found->get_array() : none;
@@ -121,7 +121,7 @@ class SloCommand final : public Command {
     SURETY_ASSIGN_OR_RETURN(const gateway::HttpReply reply, gateway::CallHttp(call));
     if (reply.status == 401 || reply.status == 403) {
       return Error({StatusCode::kPermissionDenied,
-                    fmt::format("{} answered {}: give a key of the role admin with --key-env", call.url, reply.status)});
+                    fmt::format("{} answered {}: give a key of the role admin (--key-env)", call.url, reply.status)});
     }
     if (reply.status == 404) {
       return Error(NotFoundError(fmt::format("{} answered 404: a server without a policy has no ledger, or this is not "
@@ -135,44 +135,45 @@ class SloCommand final : public Command {
   }
 
   static void PrintObjectives(const value& report) {
-    Print("policy {} {}, up {}\n\n", TextAt(report, "/policy/id"), TextAt(report, "/policy/version"),
-          NumberAt(report, "/uptime_seconds", HumanSeconds));
-    if (ListAt(report, "objectives").empty()) {
+    Print("policy {} {}, up {}\n\n", SloText(report, "/policy/id"), SloText(report, "/policy/version"),
+          SloNumber(report, "/uptime_seconds", HumanSeconds));
+    if (SloList(report, "objectives").empty()) {
       PrintText("The policy has no objectives (slo:).\n\n");
       return;
     }
-    Print("{:<20} {:<12} {:>9} {:>9}  {:>8} {:>8} {:>8}  {:>11}  {}\n", "route", "objective", "limit", "now", "burn 5m",
-          "1h", "6h", "budget left", "alert");
-    for (const value& objective : ListAt(report, "objectives")) {
-      Print("{:<20} {:<12} {:>9} {:>9}  {:>8} {:>8} {:>8}  {:>11}  {}\n", TextAt(objective, "/route"),
-            TextAt(objective, "/objective"), SecondsAt(objective, "/limit_seconds"), SecondsAt(objective, "/seconds"),
-            RateAt(objective, "/burn/5m/rate"), RateAt(objective, "/burn/1h/rate"), RateAt(objective, "/burn/6h/rate"),
-            ShareAt(objective, "/budget_left"), TextAt(objective, "/alert"));
+    constexpr auto kRow = "{:<20} {:<12} {:>9} {:>9}  {:>8} {:>8} {:>8}  {:>11}  {}\n";
+    Print(kRow, "route", "objective", "limit", "now", "burn 5m", "1h", "6h", "budget left", "alert");
+    for (const value& objective : SloList(report, "objectives")) {
+      Print(kRow, SloText(objective, "/route"), SloText(objective, "/objective"),
+            SloSeconds(objective, "/limit_seconds"), SloSeconds(objective, "/seconds"),
+            SloRate(objective, "/burn/5m/rate"), SloRate(objective, "/burn/1h/rate"),
+            SloRate(objective, "/burn/6h/rate"), SloShare(objective, "/budget_left"), SloText(objective, "/alert"));
     }
     PrintText("\n");
   }
 
   void PrintRow(const std::string& route, const value& entry) const {
     const std::string at = "/windows/" + window_;
-    Print("{:<20} {:>9} {:>8} {:>9} {:>11} {:>9} {:>9} {:>9} {:>8} {:>9}\n", route, CountAt(entry, at + "/decisions"),
-          ShareAt(entry, at + "/share"), ShareAt(entry, at + "/acceptance"),
-          MoneyAt(entry, at + "/cost/per_accepted_task"), ShareAt(entry, at + "/response_cache/hit_rate"),
-          ShareAt(entry, at + "/verifiers/pass_rate"), CountAt(entry, at + "/people/escalations"),
-          CountAt(entry, at + "/failed"), SecondsAt(entry, "/latency/total/p95_seconds"));
+    Print("{:<20} {:>9} {:>8} {:>9} {:>11} {:>9} {:>9} {:>9} {:>8} {:>9}\n", route, SloCount(entry, at + "/decisions"),
+          SloShare(entry, at + "/share"), SloShare(entry, at + "/acceptance"),
+          SloMoney(entry, at + "/cost/per_accepted_task"), SloShare(entry, at + "/response_cache/hit_rate"),
+          SloShare(entry, at + "/verifiers/pass_rate"), SloCount(entry, at + "/people/escalations"),
+          SloCount(entry, at + "/failed"), SloSeconds(entry, "/latency/total/p95_seconds"));
   }
 
   void PrintRoutes(const value& report) const {
     Print("{:<20} {:>9} {:>8} {:>9} {:>11} {:>9} {:>9} {:>9} {:>8} {:>9}\n", "route, " + window_, "decisions", "share",
-          "accepted", TextAt(report, "/currency") + "/task", "cache hit", "checks ok", "to people", "failed", "p95 (1h)");
-    for (const value& route : ListAt(report, "routes")) PrintRow(TextAt(route, "/route"), route);
-    if (const value* all = At(report, "/all")) PrintRow("all", *all);
+          "accepted", SloText(report, "/currency") + "/task", "cache hit", "checks ok", "to people", "failed",
+          "p95 (1h)");
+    for (const value& route : SloList(report, "routes")) PrintRow(SloText(route, "/route"), route);
+    if (const value* all = SloMember(report, "/all")) PrintRow("all", *all);
   }
 
   static void PrintRest(const value& report) {
-    if (!ListAt(report, "fallbacks").empty()) PrintText("\n");
-    for (const value& fallback : ListAt(report, "fallbacks")) {
-      Print("fallback {} -> {} ({}): {}\n", TextAt(fallback, "/from"), TextAt(fallback, "/to"),
-            TextAt(fallback, "/cause"), CountAt(fallback, "/count"));
+    if (!SloList(report, "fallbacks").empty()) PrintText("\n");
+    for (const value& fallback : SloList(report, "fallbacks")) {
+      Print("fallback {} -> {} ({}): {}\n", SloText(fallback, "/from"), SloText(fallback, "/to"),
+            SloText(fallback, "/cause"), SloCount(fallback, "/count"));
     }
   }
 

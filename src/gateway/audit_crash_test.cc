@@ -180,10 +180,13 @@ TEST(AuditCrashTest, NoLossOfPowerTakesAnAcknowledgedRow) {
 
 // ---- kill -9.
 
-// Writes by little pieces, so that many kills come between two pieces of a row.
+// Writes by little pieces and takes its time, so that many kills come between two pieces of a row.
 class PiecesAuditIo final : public AuditIo {
  public:
-  ssize_t Write(int fd, std::string_view bytes) override { return AuditIo::Write(fd, bytes.substr(0, 40)); }
+  ssize_t Write(int fd, std::string_view bytes) override {
+    ::usleep(10);
+    return AuditIo::Write(fd, bytes.substr(0, 300));
+  }
 };
 
 // Appends from four threads until it is killed; writes the number of each acknowledged row to the pipe.

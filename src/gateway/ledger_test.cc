@@ -27,13 +27,13 @@ class LedgerClock final : public Clock {
   int64_t now_ns = 17 * kLedgerSecond;
 };
 
-double ExactQuantile(std::vector<double> values, double q) {
+double LedgerExactQuantile(std::vector<double> values, double q) {
   std::ranges::sort(values);
   const auto rank = static_cast<size_t>(std::ceil(q * static_cast<double>(values.size())));
   return values[std::max<size_t>(rank, 1) - 1];
 }
 
-TEST(QuantileSketchTest, IsWithinOnePerCentOfTheExactQuantile) {
+TEST(QuantileSketchTest, IsWithinOnePerCentOfTheLedgerExactQuantile) {
   std::mt19937_64 random(3);
   std::uniform_real_distribution<double> uniform(0, 1);
   const std::vector<std::function<double()>> laws = {
@@ -54,7 +54,7 @@ TEST(QuantileSketchTest, IsWithinOnePerCentOfTheExactQuantile) {
       sketch.Merge(half);
       ASSERT_EQ(sketch.n(), n);
       for (const double q : {0.001, 0.25, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0}) {
-        const double exact = ExactQuantile(values, q);
+        const double exact = LedgerExactQuantile(values, q);
         ASSERT_NEAR(sketch.Quantile(q), exact, exact * 0.01) << "q " << q << " of " << n;
       }
     }
@@ -139,7 +139,7 @@ Policy LedgerPolicy() {
   return policy;
 }
 
-DecisionRecord DrawRecord(std::mt19937_64& random) {
+DecisionRecord DrawLedgerRecord(std::mt19937_64& random) {
   static const std::vector<std::string> kRoutes = {"faq", "answer", "high", "unheard-of"};
   static const std::vector<std::string> kCaches = {"hit", "miss", "bypass:off", "bypass:no_subject"};
   static const std::vector<std::string> kErrors = {"", "", "", "", "DEADLINE_EXCEEDED: late", "CANCELLED: left",
@@ -168,7 +168,7 @@ DecisionRecord DrawRecord(std::mt19937_64& random) {
   return record;
 }
 
-double NumberAt(const boost::json::value& json, std::string_view pointer) {
+double LedgerNumber(const boost::json::value& json, std::string_view pointer) {
   return json.at_pointer(pointer).to_number<double>();
 }
 
@@ -179,7 +179,7 @@ TEST(LedgerTest, CostPerAcceptedTaskIsAllSpendByAllThatWasAccepted) {
   std::mt19937_64 random(5);
   double spend = 0, accepted = 0, parts = 0;
   for (int i = 0; i < 3000; ++i) {
-    const DecisionRecord record = DrawRecord(random);
+    const DecisionRecord record = DrawLedgerRecord(random);
     ledger->Record(record);
     spend += record.cost.total();
     const auto outcome = record.decision.outcome;
@@ -195,16 +195,17 @@ TEST(LedgerTest, CostPerAcceptedTaskIsAllSpendByAllThatWasAccepted) {
   const boost::json::value report = ledger->Report();
   for (const char* window : {"5m", "1h", "6h", "start"}) {
     const std::string at = fmt::format("/all/windows/{}", window);
-    EXPECT_EQ(NumberAt(report, at + "/accepted"), accepted);
-    EXPECT_NEAR(NumberAt(report, at + "/cost/total"), spend, spend * 1e-12);
-    EXPECT_NEAR(NumberAt(report, at + "/cost/per_accepted_task"), spend / accepted, spend / accepted * 1e-12);
+    EXPECT_EQ(LedgerNumber(report, at + "/accepted"), accepted);
+    EXPECT_NEAR(LedgerNumber(report, at + "/cost/total"), spend, spend * 1e-12);
+    EXPECT_NEAR(LedgerNumber(report, at + "/cost/per_accepted_task"), spend / accepted, spend / accepted * 1e-12);
     parts = 0;
     for (const auto& part : report.at_pointer(at + "/cost/parts").as_object()) parts += part.value().as_double();
     EXPECT_NEAR(parts, spend, spend * 1e-12);
   }
-  EXPECT_NEAR(NumberAt(report, "/cost_identity/sum_of_parts"), NumberAt(report, "/cost_identity/total"), spend * 1e-12);
+  EXPECT_NEAR(LedgerNumber(report, "/cost_identity/sum_of_parts"), spend, spend * 1e-12);
+  EXPECT_NEAR(LedgerNumber(report, "/cost_identity/total"), spend, spend * 1e-12);
   double routes = 0;
-  for (const auto& route : report.at("routes").as_array()) routes += NumberAt(route, "/windows/start/cost/total");
+  for (const auto& route : report.at("routes").as_array()) routes += LedgerNumber(route, "/windows/start/cost/total");
   EXPECT_NEAR(routes, spend, spend * 1e-12);
 }
 
@@ -215,7 +216,7 @@ TEST(LedgerTest, CountsAreThoseOfTheRecords) {
   std::mt19937_64 random(6);
   std::vector<DecisionRecord> records;
   for (int i = 0; i < 2000; ++i) {
-    records.push_back(DrawRecord(random));
+    records.push_back(DrawLedgerRecord(random));
     ledger->Record(records.back());
   }
   ledger->Record(ReviewOutcome{"high", "q", true, 0, 60 * kLedgerSecond, 1});
@@ -223,7 +224,7 @@ TEST(LedgerTest, CountsAreThoseOfTheRecords) {
   ledger->Record(ReviewOutcome{"high", "q", false, 0.9, 120 * kLedgerSecond, 1});
   const auto count = [&](auto holds) { return static_cast<double>(std::ranges::count_if(records, holds)); };
   const boost::json::value report = ledger->Report();
-  const auto all = [&](std::string_view what) { return NumberAt(report, fmt::format("/all/windows/1h/{}", what)); };
+  const auto all = [&](std::string_view what) { return LedgerNumber(report, fmt::format("/all/windows/1h/{}", what)); };
   const double hits = count([](const auto& r) { return r.decision.cache == "hit"; });
   const double misses = count([](const auto& r) { return r.decision.cache == "miss"; });
   EXPECT_EQ(all("decisions"), 2000);
@@ -239,8 +240,8 @@ TEST(LedgerTest, CountsAreThoseOfTheRecords) {
   EXPECT_EQ(report.at_pointer("/fallbacks/0/from").as_string(), "answer");
   EXPECT_EQ(report.at_pointer("/fallbacks/0/to").as_string(), "high");
   EXPECT_EQ(report.at_pointer("/fallbacks/0/cause").as_string(), "overload");
-  EXPECT_EQ(NumberAt(report, "/fallbacks/0/count"), all("fallbacks"));
-  EXPECT_EQ(NumberAt(report, "/cache_bypasses/no_subject"),
+  EXPECT_EQ(LedgerNumber(report, "/fallbacks/0/count"), all("fallbacks"));
+  EXPECT_EQ(LedgerNumber(report, "/cache_bypasses/no_subject"),
             count([](const auto& r) { return r.decision.cache == "bypass:no_subject"; }));
   EXPECT_EQ(all("people/escalations"),
             count([](const auto& r) { return r.decision.outcome == api::Outcome::kReview; }));
@@ -254,15 +255,15 @@ TEST(LedgerTest, CountsAreThoseOfTheRecords) {
     const std::string name(route.at("route").as_string());
     const std::string route_name = name == "other" ? "unheard-of" : name;
     const double n = count([&](const auto& r) { return r.decision.route == route_name; });
-    EXPECT_DOUBLE_EQ(NumberAt(route, "/windows/1h/share"), n / 2000) << name;
-    share += NumberAt(route, "/windows/1h/share");
+    EXPECT_DOUBLE_EQ(LedgerNumber(route, "/windows/1h/share"), n / 2000) << name;
+    share += LedgerNumber(route, "/windows/1h/share");
   }
   EXPECT_DOUBLE_EQ(share, 1);
   // Quantiles of all totals, against the records.
   std::vector<double> totals;
   for (const auto& record : records) totals.push_back(NanosToSeconds(record.times.total_ns));
-  const double p95 = ExactQuantile(totals, 0.95);
-  EXPECT_NEAR(NumberAt(report, "/all/latency/total/p95_seconds"), p95, p95 * 0.01);
+  const double p95 = LedgerExactQuantile(totals, 0.95);
+  EXPECT_NEAR(LedgerNumber(report, "/all/latency/total/p95_seconds"), p95, p95 * 0.01);
 }
 
 TEST(LedgerTest, ObjectivesCountWhatTheServiceMissed) {
@@ -294,10 +295,10 @@ TEST(LedgerTest, ObjectivesCountWhatTheServiceMissed) {
   ASSERT_EQ(report.at("objectives").as_array().size(), 3u);
   for (const auto& objective : report.at("objectives").as_array()) {
     const auto& [n, bad, allowed] = expected.at(std::string(objective.at("objective").as_string()));
-    EXPECT_EQ(NumberAt(objective, "/burn/5m/requests"), n);
-    EXPECT_EQ(NumberAt(objective, "/burn/5m/bad"), bad);
-    EXPECT_NEAR(NumberAt(objective, "/burn/1h/rate"), bad / n / allowed, 1e-9);
-    EXPECT_NEAR(NumberAt(objective, "/budget_left"), 1 - bad / n / allowed, 1e-9);
+    EXPECT_EQ(LedgerNumber(objective, "/burn/5m/requests"), n);
+    EXPECT_EQ(LedgerNumber(objective, "/burn/5m/bad"), bad);
+    EXPECT_NEAR(LedgerNumber(objective, "/burn/1h/rate"), bad / n / allowed, 1e-9);
+    EXPECT_NEAR(LedgerNumber(objective, "/budget_left"), 1 - bad / n / allowed, 1e-9);
   }
   // The same objective goes on counting after a reload; one that was changed begins anew.
   Policy changed = LedgerPolicy();
@@ -306,7 +307,7 @@ TEST(LedgerTest, ObjectivesCountWhatTheServiceMissed) {
   const boost::json::value after = ledger->Report();
   for (const auto& objective : after.at("objectives").as_array()) {
     const std::string name(objective.at("objective").as_string());
-    EXPECT_EQ(NumberAt(objective, "/burn/1h/requests"), name == "total_p99" ? 0 : expected.at(name).n) << name;
+    EXPECT_EQ(LedgerNumber(objective, "/burn/1h/requests"), name == "total_p99" ? 0 : expected.at(name).n) << name;
   }
 }
 
@@ -315,18 +316,18 @@ TEST(LedgerTest, WindowsForgetAndTheStartDoesNot) {
   const auto registry = observe::Registry::Make();
   const auto ledger = Ledger::Make(LedgerPolicy(), *registry, clock);
   std::mt19937_64 random(7);
-  for (int i = 0; i < 100; ++i) ledger->Record(DrawRecord(random));
+  for (int i = 0; i < 100; ++i) ledger->Record(DrawLedgerRecord(random));
   const auto decisions = [&](std::string_view window) {
-    return NumberAt(ledger->Report(), fmt::format("/all/windows/{}/decisions", window));
+    return LedgerNumber(ledger->Report(), fmt::format("/all/windows/{}/decisions", window));
   };
   EXPECT_EQ(decisions("5m"), 100);
   clock.now_ns += 301 * kLedgerSecond;
   EXPECT_EQ(decisions("5m"), 0);
   EXPECT_EQ(decisions("1h"), 100);
-  EXPECT_EQ(NumberAt(ledger->Report(), "/all/latency/total/n"), 100);
+  EXPECT_EQ(LedgerNumber(ledger->Report(), "/all/latency/total/n"), 100);
   clock.now_ns += 3600 * kLedgerSecond;
   EXPECT_EQ(decisions("1h"), 0);
-  EXPECT_EQ(NumberAt(ledger->Report(), "/all/latency/total/n"), 0);
+  EXPECT_EQ(LedgerNumber(ledger->Report(), "/all/latency/total/n"), 0);
   EXPECT_TRUE(ledger->Report().at("all").at_pointer("/latency/total/p95_seconds").is_null());
   clock.now_ns += 6 * 3600 * kLedgerSecond;
   EXPECT_EQ(decisions("6h"), 0);
@@ -382,7 +383,7 @@ TEST(LedgerTest, ThreadsRecordReportAndReloadTogether) {
     threads.emplace_back([&, t] {
       std::mt19937_64 random(static_cast<uint64_t>(t));
       for (int i = 0; i < 200; ++i) {
-        ledger->Record(DrawRecord(random));
+        ledger->Record(DrawLedgerRecord(random));
         if (i % 50 == 0) (void)ledger->Report();
         if (i % 50 == 10) (void)registry->Expose();
         if (i % 50 == 20) ledger->UsePolicy(LedgerPolicy());
@@ -390,7 +391,7 @@ TEST(LedgerTest, ThreadsRecordReportAndReloadTogether) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(NumberAt(ledger->Report(), "/all/windows/start/decisions"), 800);
+  EXPECT_EQ(LedgerNumber(ledger->Report(), "/all/windows/start/decisions"), 800);
 }
 
 }  // namespace
