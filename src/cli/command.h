@@ -34,6 +34,8 @@ std::unique_ptr<Command> MakeTrainDraftCommand();
 std::unique_ptr<Command> MakeTrainRouterCommand();
 std::unique_ptr<Command> MakeVersionCommand();
 std::vector<std::unique_ptr<Command>> MakeDocumentsCommands();  // "documents" first, then those under it
+std::unique_ptr<Command> MakeSloCommand();
+std::vector<std::unique_ptr<Command>> MakeAuditCommands();   // "audit" first, then those under it
 std::vector<std::unique_ptr<Command>> MakeKeysCommands();    // "keys" first, then those under it
 std::vector<std::unique_ptr<Command>> MakeGovernanceCommands();  // forget, replay, policy
 std::vector<std::unique_ptr<Command>> MakeModelsCommands();  // "models" first, then those under it

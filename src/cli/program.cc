@@ -231,6 +231,8 @@ int RunCommandLine(int argc, char** argv) {
   for (auto& command : MakeGovernanceCommands()) program.Add(std::move(command));
   for (auto& command : MakeKeysCommands()) program.Add(std::move(command));
   for (auto& command : MakeDocumentsCommands()) program.Add(std::move(command));
+  for (auto& command : MakeAuditCommands()) program.Add(std::move(command));
+  program.Add(MakeSloCommand());
   program.Add(MakeEmbedCommand());
   program.Add(MakeBenchCommand());
   program.Add(MakeLoadCommand());

@@ -27,7 +27,7 @@ namespace surety::gateway {
 namespace {
 
 // The nth call fails, or that and all after it. A write that fails may have written a half of its bytes.
-class FaultyAuditIo final : public AuditIo {
+class FaultyAuditIo final : public UnsyncedAuditIo {
  public:
   struct Plan {
     int fail_at = 0, error = EIO;
@@ -41,10 +41,8 @@ class FaultyAuditIo final : public AuditIo {
     }
     return AuditIo::Write(fd, plan_.short_writes ? bytes.substr(0, (bytes.size() + 2) / 3) : bytes);
   }
-  int Sync(int fd) override { return Fails() ? -plan_.error : AuditIo::Sync(fd); }
-  int SyncDirectory(const std::string& directory) override {
-    return Fails() ? -plan_.error : AuditIo::SyncDirectory(directory);
-  }
+  int Sync(int) override { return Fails() ? -plan_.error : 0; }
+  int SyncDirectory(const std::string&) override { return Fails() ? -plan_.error : 0; }
   int Cut(int fd, int64_t size) override { return Fails() ? -plan_.error : AuditIo::Cut(fd, size); }
   bool failed() const { return failed_; }
 
@@ -83,11 +81,11 @@ bool SurvivesOneFault(FaultyAuditIo::Plan plan, bool torn) {
         EXPECT_EQ((*log)->failed(), was_failed);
         EXPECT_EQ((*log)->Find("decision", id).has_value(), row.has_value());
       }
-      if (plan.error != EINTR) EXPECT_EQ(was_failed, io.failed());
-      else EXPECT_FALSE(was_failed);
+      EXPECT_EQ(was_failed, io.failed());
     }
   }
-  const auto log = AuditLog::Open({.path = path}, Clock::Real());
+  UnsyncedAuditIo good;
+  const auto log = OpenAuditLog({.path = path}, Clock::Real(), good);
   EXPECT_TRUE(log.has_value()) << log.error().message();
   for (const std::string& id : acknowledged) EXPECT_TRUE((*log)->Find("decision", id).has_value()) << id;
   EXPECT_TRUE((*log)->Append("decision", {{"id", "after"}}).has_value());
@@ -116,7 +114,7 @@ TEST(AuditCrashTest, WhicheverCallFailsNoAcknowledgedRowIsLostAndNoFailedOneIsAc
 }
 
 // What is on disk for certain, and what a loss of power may leave of the rest.
-class PowerLossIo final : public AuditIo {
+class PowerLossIo final : public UnsyncedAuditIo {
  public:
   explicit PowerLossIo(bool lies) : lies_(lies) {}
   ssize_t Write(int fd, std::string_view bytes) override {
@@ -125,10 +123,9 @@ class PowerLossIo final : public AuditIo {
     moments.push_back({durable, written, n_acknowledged});
     return n;
   }
-  int Sync(int fd) override {
-    moments.push_back({durable, written, n_acknowledged});
+  int Sync(int) override {
     if (!lies_) durable = written;
-    return AuditIo::Sync(fd);
+    return 0;
   }
   struct Moment {
     int64_t durable, written;
@@ -156,6 +153,7 @@ int RowsLostToPower(bool lies) {
     }
   }
   const std::string bytes = ReadAuditBytes(path);
+  UnsyncedAuditIo good;
   int lost = 0;
   for (const auto& moment : io.moments) {
     for (int64_t length = moment.durable; length <= moment.written; length += lies ? 97 : 1) {
@@ -163,7 +161,7 @@ int RowsLostToPower(bool lies) {
         std::string left = bytes.substr(0, static_cast<size_t>(length));
         if (zeros) left.resize(static_cast<size_t>(moment.written), '\0');
         WriteAuditBytes(after, left);
-        const auto log = AuditLog::Open({.path = after}, Clock::Real());
+        const auto log = OpenAuditLog({.path = after}, Clock::Real(), good);
         EXPECT_TRUE(log.has_value()) << log.error().message();
         if (!log) return lost;
         for (int i = 0; i < moment.n_acknowledged; ++i) {
@@ -182,16 +180,25 @@ TEST(AuditCrashTest, NoLossOfPowerTakesAnAcknowledgedRow) {
 
 // ---- kill -9.
 
+// Writes by little pieces and takes its time, so that many kills come between two pieces of a row.
+class PiecesAuditIo final : public AuditIo {
+ public:
+  ssize_t Write(int fd, std::string_view bytes) override {
+    ::usleep(10);
+    return AuditIo::Write(fd, bytes.substr(0, 300));
+  }
+};
+
 // Appends from four threads until it is killed; writes the number of each acknowledged row to the pipe.
 [[noreturn]] void AppendUntilKilled(const std::string& path, int round, int pipe_fd) {
   ::alarm(60);
-  auto log = AuditLog::Open({.path = path}, Clock::Real());
+  PiecesAuditIo pieces;
+  auto log = OpenAuditLog({.path = path}, Clock::Real(), round % 2 == 0 ? AuditIo::Real() : pieces);
   if (!log) _exit(1);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0;; ++i) {
-        // Rows of several pages: a kill may come between two pages of a write.
         const std::string filling(i % 3 == 0 ? 30'000 : 50, 'x');
         const auto row = (*log)->Append("decision", {{"id", fmt::format("{}_{}_{}", round, t, i)}, {"x", filling}});
         if (!row) _exit(2);
@@ -234,7 +241,7 @@ KilledRound RunAndKill(const std::string& path, int round, int64_t delay_us) {
 // SURETY_AUDIT_KILLS=1000 for the long form.
 TEST(AuditCrashTest, NoKillTakesAnAcknowledgedRow) {
   const char* wanted = std::getenv("SURETY_AUDIT_KILLS");
-  const int n_kills = wanted != nullptr ? std::max(1, std::atoi(wanted)) : 120;
+  const int n_kills = wanted != nullptr ? std::max(1, std::atoi(wanted)) : 100;
   const AuditFolder folder;
   std::mt19937_64 random(20261130);
   int64_t n_acknowledged = 0, n_cut = 0;
@@ -253,9 +260,7 @@ TEST(AuditCrashTest, NoKillTakesAnAcknowledgedRow) {
     n_acknowledged += static_cast<int64_t>(killed.acknowledged.size());
     ASSERT_TRUE(VerifyAuditLog(path).has_value());
   }
-  RecordProperty("kills", n_kills);
-  RecordProperty("acknowledged", std::to_string(n_acknowledged));
-  RecordProperty("torn_tails", std::to_string(n_cut));
+  EXPECT_TRUE(n_kills < 50 || n_cut > 0) << "no kill came inside a row: this test is weaker than it looks";
   std::printf("%d kills, %ld rows acknowledged and found, %ld torn tails\n", n_kills, static_cast<long>(n_acknowledged),
               static_cast<long>(n_cut));
 }

@@ -47,6 +47,7 @@ class AuditTamperTest : public ::testing::Test {
     return out;
   }
 
+  UnsyncedAuditIo io_;
   const AuditFolder folder_;
   const std::string path_ = folder_.path("audit.log");
   std::string bytes_, last_hash_;
@@ -89,7 +90,7 @@ TEST_F(AuditTamperTest, EveryChangedByteIsFoundInItsRow) {
       ASSERT_NE(found.error().message().find(fmt::format("row {} ", row)), std::string::npos)
           << found.error().message() << " for byte " << i;
       if (i % 16 != 0) continue;
-      const auto opened = AuditLog::Open({.path = path_}, Clock::Real());
+      const auto opened = OpenAuditLog({.path = path_}, Clock::Real(), io_);
       ASSERT_FALSE(opened.has_value());
       ASSERT_EQ(opened.error().code(), StatusCode::kDataLoss);
     }
@@ -149,7 +150,7 @@ TEST_F(AuditTamperTest, ATornTailIsCutAtOpenAndARowSaysSo) {
   for (size_t length = bytes_.size() - rows_[3].size() + 1; length < bytes_.size(); ++length) {
     WriteAuditBytes(path_, std::string_view(bytes_).substr(0, length));
     {
-      const auto log = AuditLog::Open({.path = path_}, Clock::Real());
+      const auto log = OpenAuditLog({.path = path_}, Clock::Real(), io_);
       ASSERT_TRUE(log.has_value()) << log.error().message();
       EXPECT_EQ((*log)->n_rows(), 4);
       ASSERT_FALSE((*log)->Find("decision", "dec_3").has_value());

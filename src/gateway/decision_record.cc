@@ -263,7 +263,8 @@ class RecordReader {
     if (!json.is_array()) return Wrong(path, "a list");
     field.clear();
     for (const value& item : json.get_array()) {
-      Take(item, fmt::format("{}[{}]", path, field.size()), field.emplace_back());
+      const std::string item_path = fmt::format("{}[{}]", path, field.size());
+      Take(item, item_path, field.emplace_back());
     }
   }
   template <typename T, typename F>

@@ -1,5 +1,6 @@
 #include "gateway/testing/audit_folder.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -7,6 +8,8 @@
 #include <sstream>
 
 #include <fmt/format.h>
+
+#include "base/check.h"
 
 namespace surety::gateway {
 
@@ -28,7 +31,12 @@ std::string ReadAuditBytes(const std::string& path) {
 }
 
 void WriteAuditBytes(const std::string& path, std::string_view bytes) {
-  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  // Not by emptying the file first: file systems take that for a replacement, and write to the disk at once.
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  SURETY_CHECK(fd >= 0);
+  SURETY_CHECK(::pwrite(fd, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+  SURETY_CHECK(::ftruncate(fd, static_cast<off_t>(bytes.size())) == 0);
+  ::close(fd);
 }
 
 }  // namespace surety::gateway

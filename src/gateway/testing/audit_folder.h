@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "gateway/audit_io.h"
+
 namespace surety::gateway {
 
 class AuditFolder {
@@ -17,6 +19,13 @@ class AuditFolder {
 
  private:
   std::filesystem::path root_;
+};
+
+// Does all but wait for the disk: for tests that open a log thousands of times and are not about syncs.
+class UnsyncedAuditIo : public AuditIo {
+ public:
+  int Sync(int) override { return 0; }
+  int SyncDirectory(const std::string&) override { return 0; }
 };
 
 std::string ReadAuditBytes(const std::string& path);
