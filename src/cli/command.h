@@ -33,6 +33,7 @@ std::unique_ptr<Command> MakeServeCommand();
 std::unique_ptr<Command> MakeTrainDraftCommand();
 std::unique_ptr<Command> MakeVersionCommand();
 std::vector<std::unique_ptr<Command>> MakeKeysCommands();    // "keys" first, then those under it
+std::vector<std::unique_ptr<Command>> MakeReviewCommands();  // "review" first, then those under it
 std::vector<std::unique_ptr<Command>> MakeModelsCommands();  // "models" first, then those under it
 
 // Parses the command line, runs the chosen command, returns the exit code.

@@ -229,6 +229,7 @@ int RunCommandLine(int argc, char** argv) {
   program.Add(MakeChatCommand());
   program.Add(MakeServeCommand());
   for (auto& command : MakeKeysCommands()) program.Add(std::move(command));
+  for (auto& command : MakeReviewCommands()) program.Add(std::move(command));
   program.Add(MakeEmbedCommand());
   program.Add(MakeBenchCommand());
   program.Add(MakeLoadCommand());

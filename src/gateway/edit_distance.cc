@@ -18,7 +18,7 @@ namespace {
 using Characters = std::span<const uint32_t>;
 
 // Texts that differ in more than this are compared piece by piece, which gives an upper bound in linear time.
-constexpr size_t kMaxDistancePiece = 65'536;
+constexpr size_t kMaxDistancePiece = 32'768;
 
 // Code points; a byte that is no UTF-8 stands for itself, apart from all code points.
 std::vector<uint32_t> CharactersOf(std::string_view text) {

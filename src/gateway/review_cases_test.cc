@@ -336,7 +336,7 @@ void CaseCreate(const std::string& database) {
            [](Ticket& t) { t.subject = ""; }, [](Ticket& t) { t.queue = "plan"; }, [](Ticket& t) { t.queue = ""; },
            [](Ticket& t) { t.draft = "\xc3"; }, [](Ticket& t) { t.question = "\xed\xa0\x80"; },
            [](Ticket& t) { t.route = std::string("a\0b", 3); }, [](Ticket& t) { t.tenant = "a\nb"; },
-           [](Ticket& t) { t.text = std::string((1 << 20) + 1, 'x'); },
+           [](Ticket& t) { t.text = std::string((256 << 10) + 1, 'x'); },
            [](Ticket& t) { t.context["x"] = std::numeric_limits<double>::quiet_NaN(); }}) {
     Ticket bad = ReviewDraft("dec_2");
     spoil(bad);

@@ -10,7 +10,8 @@
 namespace surety::gateway {
 namespace {
 
-constexpr size_t kMaxReviewName = 256, kMaxReviewReason = 4096, kMaxReviewText = size_t{1} << 20;
+constexpr size_t kMaxReviewName = 256, kMaxReviewReason = 4096, kMaxReviewText = size_t{256} << 10,
+                 kMaxReviewQuestion = size_t{4} << 20;
 
 bool IsReviewUtf8(std::string_view text) {
   const auto* at = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
@@ -174,7 +175,7 @@ Status PrepareTicket(Ticket& ticket, const ReviewQueues& queues, int64_t now_ns)
     if (!value->empty()) SURETY_RETURN_IF_ERROR(CheckReviewName(what, *value));
   }
   if (ticket.text.empty()) ticket.text = ticket.draft;
-  SURETY_RETURN_IF_ERROR(CheckReviewText("question", ticket.question, kMaxReviewText));
+  SURETY_RETURN_IF_ERROR(CheckReviewText("question", ticket.question, kMaxReviewQuestion));
   SURETY_RETURN_IF_ERROR(CheckReviewText("draft", ticket.draft, kMaxReviewText));
   SURETY_RETURN_IF_ERROR(CheckReviewText("text", ticket.text, kMaxReviewText));
   ticket.state = TicketState::kOpen;

@@ -77,7 +77,7 @@ class ReviewStore {
                                                    const Clock& clock, BeforeDecide before_decide = {});
   virtual ~ReviewStore() = default;
 
-  // Sets id, version, times, and the text where only a draft is given. Once for a decision: the same again gives the
+  // Texts may have 256 KiB, question and context 4 MiB. Sets id, version, times, and the text where only a draft is given. Once for a decision: the same again gives the
   // ticket that is there, another one for the same decision is kFailedPrecondition.
   virtual Result<Ticket> Create(Ticket ticket) = 0;
   virtual Result<Ticket> Get(const Reviewer& reviewer, const std::string& id) = 0;
@@ -106,7 +106,7 @@ class ReviewStore {
 };
 
 // Levenshtein distance over characters (code points), divided by the longer length; 0 for two empty texts. Where more
-// than 65,536 characters differ it is an upper bound.
+// than 32,768 characters differ it is an upper bound.
 double NormalisedEditDistance(std::string_view a, std::string_view b);
 
 }  // namespace surety::gateway

@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <thread>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -138,11 +139,13 @@ TEST_F(ReviewStorePostgresTest, ALockedTicketIsPassedOverAndNotForgotten) {
   ASSERT_TRUE(other->Run("SELECT id FROM review_tickets t WHERE id = $1 FOR UPDATE OF t", {first.id}));
   EXPECT_EQ(store->Lease(ReviewPerson("ann"), "plain").value().id, second.id);
   // Only the locked one is left: it is waited for, and "none" is not said while there is one.
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    other->Rollback();
+  });
   const auto waited = store->Lease(ReviewPerson("ann"), "plain");
-  ASSERT_FALSE(waited);
-  EXPECT_EQ(waited.error().code(), StatusCode::kUnavailable) << waited.error().message();
-  other->Rollback();
-  EXPECT_EQ(store->Lease(ReviewPerson("ann"), "plain").value().id, first.id);
+  later.join();
+  EXPECT_EQ(waited.value_or(Ticket{}).id, first.id) << (waited ? "" : waited.error().message());
 }
 
 TEST_F(ReviewStorePostgresTest, NoMessageHoldsThePassword) {
@@ -155,7 +158,7 @@ TEST_F(ReviewStorePostgresTest, NoMessageHoldsThePassword) {
   EXPECT_EQ(refused.error().code(), StatusCode::kUnavailable);
   EXPECT_NE(refused.error().message().find("surety@"), std::string::npos) << refused.error().message();
   EXPECT_EQ(refused.error().message().find(secret), std::string::npos) << refused.error().message();
-  EXPECT_TRUE(ReviewStore::Open(server_->Address("right"), ReviewTestQueues(), clock));  // the right one opens
+  EXPECT_TRUE(ReviewStore::Open(server_->Address("correct"), ReviewTestQueues(), clock));  // the right one opens
 }
 
 TEST(ReviewPostgresAddressTest, NoMessageHoldsThePassword) {

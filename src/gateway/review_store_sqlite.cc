@@ -13,7 +13,7 @@
 namespace surety::gateway {
 namespace {
 
-constexpr int kSqliteBusyMs = 5000;
+constexpr int kSqliteBusyMs = 5000, kSqliteScrubMs = 1000;
 
 class SqliteStatement {
  public:
@@ -99,7 +99,10 @@ class SqliteConnection final : public SqlConnection {
 
   // secure_delete has put zeros over the old bytes in the pages; older copies of those pages are in the write-ahead log.
   Status ScrubOldBytes() override {
-    SURETY_ASSIGN_OR_RETURN(const Answer answer, SqlConnection::Run("PRAGMA wal_checkpoint(TRUNCATE)"));
+    sqlite3_busy_timeout(db_, kSqliteScrubMs);
+    const auto checkpoint = SqlConnection::Run("PRAGMA wal_checkpoint(TRUNCATE)");
+    sqlite3_busy_timeout(db_, kSqliteBusyMs);
+    SURETY_ASSIGN_OR_RETURN(const Answer answer, checkpoint);
     if (!answer.rows.empty() && answer.rows[0].Int(0) != 0) {
       return UnavailableError(fmt::format("'{}': the contents are overwritten, but another process reads the database, "
                                           "so its write-ahead log still holds the old bytes; call again", name_));
