@@ -38,6 +38,7 @@ std::unique_ptr<Command> MakeSloCommand();
 std::vector<std::unique_ptr<Command>> MakeAuditCommands();   // "audit" first, then those under it
 std::vector<std::unique_ptr<Command>> MakeKeysCommands();    // "keys" first, then those under it
 std::vector<std::unique_ptr<Command>> MakeGovernanceCommands();  // forget, replay, policy
+std::vector<std::unique_ptr<Command>> MakeReviewCommands();  // "review" first, then those under it
 std::vector<std::unique_ptr<Command>> MakeModelsCommands();  // "models" first, then those under it
 
 // Parses the command line, runs the chosen command, returns the exit code.

@@ -233,6 +233,7 @@ int RunCommandLine(int argc, char** argv) {
   for (auto& command : MakeDocumentsCommands()) program.Add(std::move(command));
   for (auto& command : MakeAuditCommands()) program.Add(std::move(command));
   program.Add(MakeSloCommand());
+  for (auto& command : MakeReviewCommands()) program.Add(std::move(command));
   program.Add(MakeEmbedCommand());
   program.Add(MakeBenchCommand());
   program.Add(MakeLoadCommand());
