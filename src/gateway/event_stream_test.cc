@@ -28,8 +28,9 @@ std::vector<std::string> ReadEvents(std::string_view bytes, const std::vector<si
 }
 
 TEST(EventStreamTest, EveryLineEndSpaceAndCommentWhereverItIsCut) {
-  const std::string bytes = "\xEF\xBB\xBF: hello\r\ndata: one\r\n\r\ndata:two\n\nevent: x\rid: 7\rdata: three\rdata: 3\r\r"
-                            "data:  four \n\n: ping\n\nretry: 5\n\ndatax: no\n\ndata\n\ndata: five\r\n\r\ndata: [DONE]\n";
+  const std::string bytes =
+      "\xEF\xBB\xBF: hello\r\ndata: one\r\n\r\ndata:two\n\nevent: x\rid: 7\rdata: three\rdata: 3\r\r"
+      "data:  four \n\n: ping\n\nretry: 5\n\ndatax: no\n\ndata\n\ndata: five\r\n\r\ndata: [DONE]\n";
   const auto expected = ElementsAre("one", "two", "three\n3", " four ", "", "five", "[DONE]");
   EXPECT_THAT(ReadEvents(bytes, {}), expected);
   std::vector<size_t> every;
