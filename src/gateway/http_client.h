@@ -8,9 +8,9 @@
 //
 // Threads: any; blocks the calling thread. Owns: connections, at most 256 kept. Units: deadlines in nanoseconds of
 // Clock::Real().NowNanos(). Errors: kInvalidArgument for the address, a header or a file of certificates,
-// kDeadlineExceeded (with what it was doing), kCancelled (stop), kUnavailable (no connection, no HTTP, closed early, TLS
-// refused: the message says which), kResourceExhausted for a body over the limit. Any HTTP status is a reply, not an
-// error. Source: RFC 9110, RFC 9112.
+// kDeadlineExceeded (with what it was doing), kCancelled (stop), kUnavailable (no connection, no HTTP, closed early,
+// TLS refused: the message says which), kResourceExhausted for a body over the limit. Any HTTP status is a reply, not
+// an error. Source: RFC 9110, RFC 9112.
 #pragma once
 
 #include <cstdint>

@@ -73,8 +73,8 @@ std::vector<ReplyCase> GoodReplies() {
       {"length", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, "hello"},
       {"no reason", "HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok", 200, "ok"},
       {"empty", "HTTP/1.1 200 \r\ncontent-length: 0\r\n\r\n", 200, ""},
-      {"chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n3\r\nabc\r\nA;x=\"y\"\r\n0123456789\r\n0\r\n\r\n",
-       200, "abc0123456789"},
+      {"chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n3\r\nabc\r\nA;x=\"y\"\r\n0123456789\r\n"
+                 "0\r\n\r\n", 200, "abc0123456789"},
       {"trailers", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-Sum: 1\r\n\r\n", 200, "a"},
       {"close", "HTTP/1.1 200 OK\r\n\r\neverything up to the end", 200, "everything up to the end"},
       {"old", "HTTP/1.0 404 Not Found\r\n\r\nno", 404, "no"},
@@ -219,7 +219,8 @@ TEST(HttpClientTest, HeaderInjectionIsRefusedBeforeAnythingIsSent) {
   ScriptedServer server(ScriptedServer::Answering([](const ScriptedRequest&) { return HttpOk("{}"); }));
   const std::vector<std::pair<std::string, std::string>> bad = {
       {"X", "a\r\nEvil: 1"}, {"X", "a\nb"}, {"X", "a\rb"}, {"X", std::string("a\0b", 3)}, {"X\r\nEvil", "1"},
-      {"X:", "1"}, {"", "1"}, {"X Y", "1"}, {"Content-Length", "5"}, {"host", "evil"}, {"Transfer-Encoding", "chunked"}};
+      {"X:", "1"}, {"", "1"}, {"X Y", "1"}, {"Content-Length", "5"}, {"host", "evil"},
+      {"Transfer-Encoding", "chunked"}};
   for (const auto& header : bad) {
     HttpCall call = CallTo(server.Url());
     call.headers = {header};
@@ -407,7 +408,8 @@ TEST(HttpClientTest, StreamsPiecesOfSuccessAndCollectsErrors) {
 }
 
 TEST(HttpPoolTest, CallsShareConnectionsButNotAtTheSameTime) {
-  ScriptedServer server(ScriptedServer::Answering([](const ScriptedRequest& request) { return HttpOk(request.target); }));
+  ScriptedServer server(
+      ScriptedServer::Answering([](const ScriptedRequest& request) { return HttpOk(request.target); }));
   for (int i = 0; i < 200; ++i) {
     HttpCall call = CallTo(server.Url("/" + std::to_string(i)));
     call.method = i % 2 == 0 ? "GET" : "POST";
