@@ -111,7 +111,11 @@ Status Governance::OpenParts() {
   backend.ledger = ledger_;
   backend.vault = vault_;
   backend.scopes = scopes_;
-  backend.personal = [](std::string_view text) { return PersonalDataKinds(text); };
+  backend.personal = [](std::string_view text) {
+    std::vector<std::string> kinds;
+    for (const PersonalItem& item : FindPersonalData(text)) kinds.emplace_back(NameOf(item.kind));
+    return kinds;
+  };
   SURETY_ASSIGN_OR_RETURN(backend_, GovernedBackend::Make(std::move(backend), std::move(runtime)));
   return OkStatus();
 }
