@@ -31,6 +31,17 @@ std::string SubjectDigest(const std::string& tenant, const std::string& subject)
 
 std::string TextSha256(std::string_view text) { return HexOf(Sha256Of(std::as_bytes(std::span(text)))); }
 
+bool SameQueues(const std::map<std::string, ReviewQueueSpec>& a, const std::map<std::string, ReviewQueueSpec>& b) {
+  const auto same = [](const auto& x, const auto& y) {
+    const auto fields = [](const ReviewQueueSpec& q) {
+      return std::tie(q.name, q.lease_ns, q.approvals, q.exclude_author, q.reasons_required, q.permission,
+                      q.minute_cost);
+    };
+    return fields(x.second) == fields(y.second);
+  };
+  return std::ranges::equal(a, b, same);
+}
+
 std::string StateName(const DecisionRecord& record, const Ticket* ticket, bool released) {
   if (record.decision.outcome == api::Outcome::kRefused) return "refused";
   if (record.decision.outcome != api::Outcome::kReview) return "released";
@@ -130,6 +141,9 @@ Result<json::object> Governance::Reload() {
   };
   if (fixed(*before) != fixed(*after)) {
     return Error(FailedPreconditionError("a reload cannot change the policy's id or where its state lies: restart"));
+  }
+  if (!SameQueues(before->review, after->review)) {
+    return Error(FailedPreconditionError("a reload cannot change the review queues: restart"));
   }
   json::object row{{"id", after->id}, {"version", after->version}, {"digest", after->digest},
                    {"before", before->digest}};

@@ -12,6 +12,8 @@
 namespace surety::gateway {
 namespace {
 
+constexpr int kSearchThreads = 4;
+
 std::unexpected<api::Refusal> Refused(Status status, std::string param) {
   return std::unexpected(api::Refusal{std::move(status), std::move(param), 0, nullptr});
 }
@@ -68,7 +70,9 @@ GovernedBackend::GovernedBackend(Options options, std::shared_ptr<const PolicyRu
   quota_ = Quota::Make(runtime_->policy->budgets, *options_.clock);
   workers_ = std::make_unique<WorkerPool>(options_.n_workers, options_.max_waiting);
   services_.clock = options_.clock;
+  searchers_ = std::make_unique<WorkerPool>(kSearchThreads, options_.max_waiting);
   services_.post = workers_->AsPostTask();
+  services_.post_search = searchers_->AsPostTask();
   services_.cache = options_.cache.get();
   services_.audit = options_.audit.get();
   services_.review = options_.review.get();

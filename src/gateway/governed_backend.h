@@ -73,6 +73,7 @@ class GovernedBackend final : public api::Backend {
   std::map<api::RequestId, std::shared_ptr<GovernedTask>> tasks_;
   api::RequestId next_id_ = 1;
   bool draining_ = false;
+  std::unique_ptr<WorkerPool> searchers_;
   std::unique_ptr<WorkerPool> workers_;    // last: its tasks use the rest
 };
 

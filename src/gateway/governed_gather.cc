@@ -1,5 +1,6 @@
 // The part of a governed request before a model is asked: response cache, passages, tools.
 #include <algorithm>
+#include <chrono>
 #include <future>
 #include <span>
 #include <utility>
@@ -12,6 +13,40 @@ namespace surety::gateway {
 namespace {
 
 std::string BasisDigest(std::string_view text) { return HexOf(Sha256Of(std::as_bytes(std::span(text)))); }
+
+struct Found {
+  std::vector<Passage> passages;
+};
+
+Result<Found> RunSearch(const PolicyRuntime& runtime, const RetrieverSpec& spec, ReadRights rights,
+                        const std::string& question, std::vector<float> vector) {
+  using By = RetrieverSpec::By;
+  if (spec.by != By::kText && vector.empty()) {
+    SURETY_ASSIGN_OR_RETURN(auto vectors, runtime.embed(std::span(&question, 1)));
+    if (vectors.size() == 1) vector = std::move(vectors.front());
+  }
+  if (spec.by == By::kText) vector.clear();
+  const std::string_view query = spec.by == By::kVector ? std::string_view() : std::string_view(question);
+  Found found;
+  SURETY_ASSIGN_OR_RETURN(found.passages,
+                          runtime.stores.at(spec.name)->Search(std::move(rights), query, vector, spec.top_k));
+  return found;
+}
+
+// On a thread of the search pool; one that is late goes on by itself and its result is dropped.
+Result<Found> SearchInTime(std::shared_ptr<const PolicyRuntime> runtime, const RetrieverSpec& spec, ReadRights rights,
+                           const std::string& question, const std::vector<float>& vector, const PostTask& post) {
+  auto result = std::make_shared<std::promise<Result<Found>>>();
+  std::future<Result<Found>> future = result->get_future();
+  auto search = [runtime, spec, rights = std::move(rights), question, vector, result] {
+    result->set_value(RunSearch(*runtime, spec, rights, question, vector));
+  };
+  if (!post(std::move(search))) return Error(ResourceExhaustedError("too many searches wait"));
+  if (future.wait_for(std::chrono::nanoseconds(spec.deadline_ns)) != std::future_status::ready) {
+    return Error(Status(StatusCode::kDeadlineExceeded, "retriever '" + spec.name + "' was not done in time"));
+  }
+  return future.get();
+}
 
 std::string ConflictText(const Conflict& conflict) {
   std::string text = "invariant '" + conflict.invariant + "' is violated:";
@@ -105,16 +140,9 @@ Status GovernedTask::Retrieve(const RouteSpec& route) {
   rights.product = text(Dimension::kProduct);
   rights.language = text(Dimension::kLanguage);
   rights.as_of_ns = as_of_ns_;
-  if (spec.by != RetrieverSpec::By::kText && question_vector_.empty()) {
-    const std::string question = conversation_.question;
-    SURETY_ASSIGN_OR_RETURN(auto vectors, setup_.runtime->embed(std::span(&question, 1)));
-    if (vectors.size() == 1) question_vector_ = std::move(vectors.front());
-  }
-  const std::string_view query = spec.by == RetrieverSpec::By::kVector ? std::string_view()
-                                                                       : std::string_view(conversation_.question);
-  const std::span<const float> vector = spec.by == RetrieverSpec::By::kText ? std::span<const float>()
-                                                                            : std::span<const float>(question_vector_);
-  SURETY_ASSIGN_OR_RETURN(evidence_->passages, found->second->Search(std::move(rights), query, vector, spec.top_k));
+  SURETY_ASSIGN_OR_RETURN(Found search, SearchInTime(setup_.runtime, spec, std::move(rights), conversation_.question,
+                                                     question_vector_, services_.post_search));
+  evidence_->passages = std::move(search.passages);
   evidence_->retrieval_snapshot = found->second->Snapshot();
   // An answer found in a store must not outlive the next change of what is valid there.
   if (const auto boundary = found->second->NextBoundary(as_of_ns_)) {
@@ -180,7 +208,8 @@ bool GovernedTask::Gather(const RouteSpec& route) {
   const Status retrieved = route.retrieve.empty() ? OkStatus() : Retrieve(route);
   if (tools.valid()) evidence_->tools = tools.get();
   if (!retrieved.ok()) {
-    FallBack(FallbackSpec::Cause::kError, retrieved);
+    const bool late = retrieved.code() == StatusCode::kDeadlineExceeded;
+    FallBack(late ? FallbackSpec::Cause::kTimeout : FallbackSpec::Cause::kError, retrieved);
     return false;
   }
   if (!reads.empty() && !CheckTools(route)) return false;

@@ -11,6 +11,8 @@
 namespace surety::gateway {
 namespace {
 
+namespace json = boost::json;
+
 constexpr int64_t kNanosPerMilli = 1'000'000;
 constexpr int kDefaultMinQuote = 12;
 
@@ -103,6 +105,7 @@ void GovernedTask::Generate(const RouteSpec& route) {
   record_.model_revision = description.digest;
   record_.seed = std::to_string(generation_->request.sampling.seed);
   record_.request = RequestToJson(generation_->request);
+  record_.prompt_digest = DigestOf({json::serialize(generation_->request.messages) + generation_->request.prompt, {}, {}});
   ++record_.decision.attempts;
   stream_.reset();
   if (auto stream = StreamingSink::Open(route, signals_.risk, sink_); stream) {

@@ -110,11 +110,11 @@ void GovernedTask::Conclude(std::shared_ptr<const AnswerText> answer, Judgement 
     }
     return EndStream(api::FinishReason::kFiltered, OkStatus());
   }
-  if (judgement.action == Action::kRepair && record_.decision.attempts < route_->max_attempts && !Stopped()) {
+  if (judgement.action == Action::kRepair && record_.decision.attempts < route_->max_attempts) {
+    if (Stopped()) return;
     repair_ = RepairText(judgement);
     return Generate(*route_);
   }
-  if (judgement.action == Action::kRepair && release_done_) return;  // Stopped has ended it
   const std::string queue = ReviewQueueOf(*route_);
   const bool by_person = judgement.action == Action::kReview || judgement.action == Action::kRepair ||
                          !route_->release.review.empty();

@@ -43,6 +43,7 @@ namespace surety::gateway {
 struct GovernanceServices {
   const Clock* clock = nullptr;
   PostTask post;
+  PostTask post_search;                 // for passages: a pool of its own, so that a slow index holds up nothing else
   ResponseCache* cache = nullptr;
   AuditLog* audit = nullptr;
   ReviewStore* review = nullptr;
