@@ -204,7 +204,7 @@ std::string PassageBlock(const Passage& passage) {
 
 Result<BuiltContext> BuildContext(const ContextRequest& request, const Conversation& conversation,
                                   const Evidence& evidence, const CountTokens& count,
-                                  const FindPersonalData& personal) {
+                                  const PersonalDataFinder& personal) {
   SURETY_ASSIGN_OR_RETURN(BuiltContext built, Builder(request, conversation, evidence, count).Build());
   if (request.spec != nullptr && !request.spec->forbidden.empty()) {
     for (const std::string& kind : personal(AllContents(built.messages))) {

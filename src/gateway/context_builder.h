@@ -23,7 +23,7 @@ namespace surety::gateway {
 // Tokens of a plain text.
 using CountTokens = std::function<int(std::string_view)>;
 // Which kinds of personal data a text holds.
-using FindPersonalData = std::function<std::vector<std::string>(std::string_view)>;
+using PersonalDataFinder = std::function<std::vector<std::string>(std::string_view)>;
 
 struct ContextRequest {
   const RouteSpec* route = nullptr;
@@ -46,7 +46,7 @@ struct BuiltContext {
 
 Result<BuiltContext> BuildContext(const ContextRequest& request, const Conversation& conversation,
                                   const Evidence& evidence, const CountTokens& count,
-                                  const FindPersonalData& personal);
+                                  const PersonalDataFinder& personal);
 
 // A passage as the model sees it: "<source id=\"doc:chunk@version\" ...>text</source>", the text escaped.
 std::string PassageBlock(const Passage& passage);

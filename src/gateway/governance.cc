@@ -1,6 +1,8 @@
 #include "gateway/governance.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <future>
 #include <span>
 #include <utility>
 

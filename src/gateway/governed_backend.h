@@ -32,7 +32,7 @@ class GovernedBackend final : public api::Backend {
     std::shared_ptr<Ledger> ledger;
     std::shared_ptr<PayloadVault> vault;     // null: no texts in the log
     std::shared_ptr<SubjectScopes> scopes;
-    FindPersonalData personal;
+    PersonalDataFinder personal;
   };
   // `runtime`: has at least one model. kInvalidArgument otherwise.
   static Result<std::shared_ptr<GovernedBackend>> Make(Options options, std::shared_ptr<const PolicyRuntime> runtime);

@@ -50,7 +50,7 @@ struct GovernanceServices {
   Ledger* ledger = nullptr;
   PayloadVault* vault = nullptr;        // null: texts do not enter the log at all
   SubjectScopes* scopes = nullptr;      // null: nobody asks
-  FindPersonalData personal;
+  PersonalDataFinder personal;
 };
 
 class GovernedTask : public std::enable_shared_from_this<GovernedTask> {
