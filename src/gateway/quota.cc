@@ -21,17 +21,17 @@ namespace surety::gateway {
 namespace {
 
 using QuotaPico = __int128;  // 1e-12 of the currency
-constexpr double kPicoInUnit = 1e12, kMaxMoney = 1e15;
-constexpr int64_t kMaxTokens = 1'000'000'000'000'000;
-constexpr int64_t kSlidingNs = 60'000'000'000;
-constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kSomeoneEnds = 1;  // seconds, where only running requests stand in the way
-constexpr int kReservesBetweenSweeps = 1024;
+constexpr double kQuotaPicoInUnit = 1e12, kQuotaMaxMoney = 1e15;
+constexpr int64_t kQuotaMaxTokens = 1'000'000'000'000'000;
+constexpr int64_t kQuotaSlidingNs = 60'000'000'000;
+constexpr double kQuotaNever = std::numeric_limits<double>::infinity();
+constexpr double kQuotaSomeoneEnds = 1;  // seconds, where only running requests stand in the way
+constexpr int kQuotaSweepEvery = 1024;
 
 QuotaPico QuotaPicoOf(double money) {
-  return static_cast<QuotaPico>(std::round(std::min(money, kMaxMoney) * kPicoInUnit));
+  return static_cast<QuotaPico>(std::round(std::min(money, kQuotaMaxMoney) * kQuotaPicoInUnit));
 }
-double QuotaMoneyOf(QuotaPico pico) { return static_cast<double>(pico) / kPicoInUnit; }
+double QuotaMoneyOf(QuotaPico pico) { return static_cast<double>(pico) / kQuotaPicoInUnit; }
 
 bool QuotaIsAmount(const QuotaAmount& a) { return std::isfinite(a.money) && a.money >= 0 && a.tokens >= 0; }
 
@@ -88,8 +88,8 @@ struct QuotaAccount {
   std::deque<Settled> settled;        // within the last 60 s
 
   void Roll(const BudgetSpec& spec, int64_t mono_ns, int64_t wall_ns) {
-    while (!requests.empty() && mono_ns - requests.front() >= kSlidingNs) requests.pop_front();
-    while (!settled.empty() && mono_ns - settled.front().at_ns >= kSlidingNs) {
+    while (!requests.empty() && mono_ns - requests.front() >= kQuotaSlidingNs) requests.pop_front();
+    while (!settled.empty() && mono_ns - settled.front().at_ns >= kQuotaSlidingNs) {
       settled_tokens -= settled.front().tokens;
       settled.pop_front();
     }
@@ -151,7 +151,7 @@ class QuotaCore {
       name = NameOf(spec, key);
     }
     if (worst_shortage.wait_s >= 0) {
-      const bool never = worst_shortage.wait_s == kNever;
+      const bool never = worst_shortage.wait_s == kQuotaNever;
       const std::string when = never ? "waiting will not help" : fmt::format("free in {:.3f} s", worst_shortage.wait_s);
       return std::unexpected(Quota::Denied{
           ResourceExhaustedError(fmt::format("the budget of {} is used up: {}; {}", name, worst_shortage.what, when)),
@@ -160,7 +160,7 @@ class QuotaCore {
     for (const Held& h : held) {
       QuotaAccount& account = AccountOf(h);
       account.reserved += QuotaPicoOf(worst.money);
-      account.reserved_tokens += std::min(worst.tokens, kMaxTokens);
+      account.reserved_tokens += std::min(worst.tokens, kQuotaMaxTokens);
       ++account.n_running;
       if (budgets_[h.budget].spec.rpm_limit) account.requests.push_back(h.at_ns);
     }
@@ -175,7 +175,7 @@ class QuotaCore {
       QuotaAccount& account = AccountOf(h);
       account.Roll(budgets_[h.budget].spec, now, wall);
       account.reserved -= QuotaPicoOf(worst.money);
-      account.reserved_tokens -= std::min(worst.tokens, kMaxTokens);
+      account.reserved_tokens -= std::min(worst.tokens, kQuotaMaxTokens);
       --account.n_running;
       SURETY_CHECK(account.reserved >= 0 && account.reserved_tokens >= 0 && account.n_running >= 0);
       if (!used) {
@@ -185,7 +185,7 @@ class QuotaCore {
       }
       const BudgetSpec& spec = budgets_[h.budget].spec;
       if (spec.max_budget) account.spent += QuotaPicoOf(used->money);
-      const int64_t tokens = std::min(used->tokens, kMaxTokens);
+      const int64_t tokens = std::min(used->tokens, kQuotaMaxTokens);
       if (!spec.tpm_limit || tokens == 0) continue;
       account.settled.push_back({now, tokens});
       account.settled_tokens += tokens;
@@ -286,18 +286,18 @@ class QuotaCore {
       if (wait_s > shortage.wait_s) shortage = {wait_s, std::move(what)};
     };
     if (spec.max_budget) Money(spec, a, QuotaPicoOf(worst.money), wall, report);
-    if (spec.tpm_limit) Tokens(*spec.tpm_limit, a, std::min(worst.tokens, kMaxTokens), now, report);
+    if (spec.tpm_limit) Tokens(*spec.tpm_limit, a, std::min(worst.tokens, kQuotaMaxTokens), now, report);
     if (spec.rpm_limit && static_cast<int64_t>(a.requests.size()) >= *spec.rpm_limit) {
       const int64_t limit = *spec.rpm_limit;
-      double wait = kNever;
+      double wait = kQuotaNever;
       if (limit > 0) {
         const int64_t frees = a.requests[a.requests.size() - static_cast<size_t>(limit)];
-        wait = NanosToSeconds(frees + kSlidingNs - now);
+        wait = NanosToSeconds(frees + kQuotaSlidingNs - now);
       }
       report(wait, fmt::format("rpm_limit is {}, {} requests were made in the last 60 s", limit, a.requests.size()));
     }
     if (spec.max_parallel_requests && a.n_running >= *spec.max_parallel_requests) {
-      report(*spec.max_parallel_requests > 0 ? kSomeoneEnds : kNever,
+      report(*spec.max_parallel_requests > 0 ? kQuotaSomeoneEnds : kQuotaNever,
              fmt::format("max_parallel_requests is {}, {} are running", *spec.max_parallel_requests, a.n_running));
     }
     return shortage;
@@ -308,8 +308,8 @@ class QuotaCore {
     const QuotaPico limit = QuotaPicoOf(*spec.max_budget);
     if (limit > 0 && a.spent + a.reserved + worst <= limit) return;
     double wait = NanosToSeconds(QuotaWindowOf(spec, wall).end_ns - wall);
-    if (a.spent + worst <= limit) wait = kSomeoneEnds;
-    if (limit <= 0 || worst > limit) wait = kNever;
+    if (a.spent + worst <= limit) wait = kQuotaSomeoneEnds;
+    if (limit <= 0 || worst > limit) wait = kQuotaNever;
     report(wait, fmt::format("max_budget is {}, {} is spent, {} reserved, and this request may cost {}",
                              *spec.max_budget, QuotaMoneyOf(a.spent), QuotaMoneyOf(a.reserved), QuotaMoneyOf(worst)));
   }
@@ -317,15 +317,15 @@ class QuotaCore {
   template <typename Report>
   static void Tokens(int64_t limit, const QuotaAccount& a, int64_t worst, int64_t now, Report&& report) {
     if (limit > 0 && a.settled_tokens + a.reserved_tokens + worst <= limit) return;
-    double wait = kSomeoneEnds;
+    double wait = kQuotaSomeoneEnds;
     int64_t left = a.settled_tokens + a.reserved_tokens + worst;
     for (const QuotaAccount::Settled& s : a.settled) {
       left -= s.tokens;
       if (left > limit) continue;
-      wait = NanosToSeconds(s.at_ns + kSlidingNs - now);
+      wait = NanosToSeconds(s.at_ns + kQuotaSlidingNs - now);
       break;
     }
-    if (limit <= 0 || worst > limit) wait = kNever;
+    if (limit <= 0 || worst > limit) wait = kQuotaNever;
     report(wait, fmt::format("tpm_limit is {}, {} tokens were used in the last 60 s, {} are reserved, and this request "
                              "may take {}", limit, a.settled_tokens, a.reserved_tokens, worst));
   }
@@ -338,7 +338,7 @@ class QuotaCore {
                       {"used", used}, {"reserved", reserved}, {"remaining", remaining}, {"reset_s", reset_s},
                       {"shadow", spec.shadow}});
     };
-    const auto since = [&](int64_t newest) { return NanosToSeconds(newest + kSlidingNs - now); };
+    const auto since = [&](int64_t newest) { return NanosToSeconds(newest + kQuotaSlidingNs - now); };
     if (spec.max_budget) {
       row("max_budget", *spec.max_budget, QuotaMoneyOf(a.spent), QuotaMoneyOf(a.reserved),
           NanosToSeconds(QuotaWindowOf(spec, wall).end_ns - wall));
@@ -380,7 +380,7 @@ class QuotaCore {
 
   // Accounts of those who have not come for long.
   void Sweep(int64_t now, int64_t wall) {
-    if (++n_since_sweep_ < kReservesBetweenSweeps) return;
+    if (++n_since_sweep_ < kQuotaSweepEvery) return;
     n_since_sweep_ = 0;
     for (Budget& budget : budgets_) {
       for (auto at = budget.accounts.begin(); at != budget.accounts.end();) {
