@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <latch>
@@ -274,10 +275,11 @@ class SlowAuditIo final : public AuditIo {
     if (armed) {
       entered.count_down();
       go_on.wait();
+      if (fails) return -EIO;
     }
     return AuditIo::Sync(fd);
   }
-  std::atomic<bool> armed{false};
+  std::atomic<bool> armed{false}, fails{false};
   std::latch entered{1}, go_on{1};
 };
 
@@ -309,6 +311,25 @@ TEST(AuditLogTest, NoMoreRowsWaitThanAllowedAndRefusalsComeAtOnce) {
   log->reset();
   EXPECT_EQ(good, 3);
   EXPECT_EQ(VerifyAuditLog(folder.path("audit.log"))->n_rows, 3);
+}
+
+TEST(AuditLogTest, RowsThatWaitBehindAFailedSyncFailToo) {
+  const AuditFolder folder;
+  SlowAuditIo io;
+  auto log = OpenAuditLog({.path = folder.path("audit.log")}, Clock::Real(), io);
+  ASSERT_TRUE(log.has_value());
+  io.armed = io.fails = true;
+  std::atomic<int> good{0}, bad{0};
+  const auto count = [&](Result<AuditRow> row) { ++(row ? good : bad); };
+  (*log)->AppendAsync("decision", AuditBody("1"), count);
+  io.entered.wait();
+  for (int i = 0; i < 5; ++i) (*log)->AppendAsync("decision", AuditBody("behind"), count);
+  io.armed = false;  // the disk is well again: it has lost what it lost
+  io.go_on.count_down();
+  log->reset();
+  EXPECT_EQ(good, 0);
+  EXPECT_EQ(bad, 6);
+  EXPECT_EQ(VerifyAuditLog(folder.path("audit.log"))->n_rows, 0);
 }
 
 TEST(AuditLogTest, AFileThatIsTakenAwayOrCutUnderTheLogFailsTheNextAppend) {

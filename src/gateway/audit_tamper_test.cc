@@ -176,6 +176,30 @@ TEST_F(AuditTamperTest, AChainWrittenAnewIsFoundWithAnAnchorAlone) {
   EXPECT_EQ(Verify(forged, last_hash_).error().code(), StatusCode::kDataLoss);
 }
 
+TEST_F(AuditTamperTest, ARowWrittenAnewInThePlaceOfAnotherIsFoundInTheNext) {
+  std::string prev = AuditChainStart();
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    std::vector<std::string> rows = rows_;
+    std::string hash;
+    rows[i] = AuditLine({static_cast<int64_t>(i), 1, prev, "decision", R"({"id":"forged"})", {}}, hash) + "\n";
+    const auto found = Verify(Joined(rows));
+    ASSERT_EQ(found.has_value(), i + 1 == rows.size());  // behind the last one there is none that would tell
+    EXPECT_TRUE(found || found.error().message().find(fmt::format("row {} ", i + 1)) != std::string::npos);
+    EXPECT_EQ(Verify(Joined(rows), last_hash_).error().code(), StatusCode::kDataLoss);
+    prev = rows_[i].substr(rows_[i].size() - 67, 64);
+  }
+}
+
+TEST_F(AuditTamperTest, ARowThatFollowsButHasAnotherNumberIsFound) {
+  for (const int64_t seq : {int64_t{0}, int64_t{3}, int64_t{5}, int64_t{-1}}) {
+    std::string hash;
+    const std::string row = AuditLine({seq, 1, last_hash_, "decision", R"({"id":"forged"})", {}}, hash) + "\n";
+    EXPECT_EQ(Verify(bytes_ + row).error().code(), StatusCode::kDataLoss) << seq;
+  }
+  std::string hash;
+  EXPECT_TRUE(Verify(bytes_ + AuditLine({4, 1, last_hash_, "decision", R"({"id":"next"})", {}}, hash) + "\n"));
+}
+
 TEST_F(AuditTamperTest, VerifyingStopsWhenItIsTold) {
   WriteAuditBytes(path_, bytes_);
   int64_t last = 0;
