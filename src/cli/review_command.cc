@@ -26,7 +26,7 @@ class ReviewBase : public Command {
   void Declare(Flags& flags) final {
     flags.Group("Server");
     flags.Add("--url", url_, "the address of surety serve");
-    flags.Add("--key", key_, "the reviewer's API key; else $SURETY_API_KEY, which other users of the machine cannot see");
+    flags.Add("--key", key_, "the reviewer's API key; else $SURETY_API_KEY, which other users cannot see");
     flags.Group("Review");
     DeclareOwn(flags);
     flags.Group("Output");

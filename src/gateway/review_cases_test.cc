@@ -167,7 +167,7 @@ void CaseFourEyes(const std::string& database) {
   t = s.Approved("ann", s.Leased("ann", t)).value();
   EXPECT_EQ(t.state, TicketState::kOpen);
   EXPECT_EQ(t.approvers, std::vector<std::string>{"ann"});
-  EXPECT_REFUSED(s.store->Lease(ReviewPerson("ann"), "pair"), StatusCode::kNotFound);  // nothing left that ann may decide
+  EXPECT_REFUSED(s.store->Lease(ReviewPerson("ann"), "pair"), StatusCode::kNotFound);  // none that ann may decide
   t = s.Leased("ann", t);
   EXPECT_REFUSED(s.Approved("ann", t), StatusCode::kPermissionDenied);  // one person is not two
   t = s.store->Release(ReviewPerson("ann"), t.id, t.version).value();

@@ -66,7 +66,7 @@ void EndLease(HeldTicket& held, int64_t now_ns) {
 
 Status CheckOpen(const Ticket& ticket, const ReviewStep& step) {
   if (ticket.version != step.version) {
-    return FailedPreconditionError(fmt::format("ticket {} was changed: version {} was seen, it is {} now; read it again",
+    return FailedPreconditionError(fmt::format("ticket {} was changed: version {} was seen, it is {}; read it again",
                                                ticket.id, step.version, ticket.version));
   }
   if (ticket.state != TicketState::kOpen) {

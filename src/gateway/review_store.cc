@@ -426,8 +426,8 @@ Result<Ticket> SqlReviewStore::Lease(const Reviewer& reviewer, const std::string
   HeldTicket held;
   int64_t now_ns = 0;
   bool taken = false;
-  // Rows that others have locked are passed over. Where only such rows are left they are waited for: a lock is no lease,
-  // and "no tickets" must not be said while there are some.
+  // Rows that others have locked are passed over. Where only such rows are left they are waited for: a lock is no
+  // lease, and "no tickets" must not be said while there are some.
   const auto attempt = [&](SqlConnection& sql, bool& any) -> Status {
     SURETY_ASSIGN_OR_RETURN(std::string id, FindFree(sql, reviewer, *spec, sql.LockRowsSkippingLocked()));
     if (id.empty()) {
@@ -458,7 +458,7 @@ Result<Ticket> SqlReviewStore::Lease(const Reviewer& reviewer, const std::string
     if (!any) return Error(NotFoundError(fmt::format("queue '{}' has no ticket that {} may take", queue,
                                                      reviewer.name)));
   }
-  if (!taken) return Error(UnavailableError(fmt::format("queue '{}': others were faster every time; try again", queue)));
+  if (!taken) return Error(UnavailableError(fmt::format("queue '{}': others were faster; try again", queue)));
   return ShownTicket(held, now_ns);
 }
 

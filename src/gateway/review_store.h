@@ -77,8 +77,9 @@ class ReviewStore {
                                                    const Clock& clock, BeforeDecide before_decide = {});
   virtual ~ReviewStore() = default;
 
-  // Texts may have 256 KiB, question and context 4 MiB. Sets id, version, times, and the text where only a draft is given. Once for a decision: the same again gives the
-  // ticket that is there, another one for the same decision is kFailedPrecondition.
+  // Sets id, version, times, and the text where only a draft is given. Once for a decision: the same again gives the
+  // ticket that is there, another one for the same decision is kFailedPrecondition. Draft and text may have 256 KiB,
+  // question and context 4 MiB, and all are UTF-8.
   virtual Result<Ticket> Create(Ticket ticket) = 0;
   virtual Result<Ticket> Get(const Reviewer& reviewer, const std::string& id) = 0;
   virtual Result<Ticket> GetForDecision(const std::string& decision) = 0;  // for the caller's own status

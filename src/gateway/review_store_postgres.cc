@@ -107,7 +107,7 @@ class PgConnection final : public SqlConnection {
     const Status status = Do("COMMIT");
     unknown_ = !status.ok() && !alive_;
     if (unknown_) {
-      return status.WithContext("the connection was lost at the end of a change, which may have taken effect; read again");
+      return status.WithContext("the connection was lost at the end of a change, which may have taken effect; read it");
     }
     // The server answers COMMIT of a failed transaction with ROLLBACK.
     if (status.ok() && tag_ != "COMMIT") return UnavailableError(Where("the transaction was rolled back"));

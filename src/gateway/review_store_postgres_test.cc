@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include <fmt/format.h>
@@ -27,7 +28,8 @@ class ReviewStorePostgresTest : public testing::Test {
   }
   static void TearDownTestSuite() { server_.reset(); }
   void SetUp() override {
-    if (why_.code() == StatusCode::kNotFound) GTEST_SKIP() << why_.message();
+    const bool needed = std::getenv("SURETY_NEED_POSTGRES") != nullptr;  // .ci/run
+    if (why_.code() == StatusCode::kNotFound && !needed) GTEST_SKIP() << why_.message();
     ASSERT_NE(server_, nullptr) << why_.ToString();
   }
   static std::string Fresh() { return server_->Address(fmt::format("fresh{}", ++n_schemas_)); }

@@ -97,7 +97,7 @@ class SqliteConnection final : public SqlConnection {
   std::string BytesType() const override { return "BLOB"; }
   Status LockSchema() override { return OkStatus(); }
 
-  // secure_delete has put zeros over the old bytes in the pages; older copies of those pages are in the write-ahead log.
+  // secure_delete has put zeros over the old bytes in the pages; older copies of those are in the write-ahead log.
   Status ScrubOldBytes() override {
     sqlite3_busy_timeout(db_, kSqliteScrubMs);
     const auto checkpoint = SqlConnection::Run("PRAGMA wal_checkpoint(TRUNCATE)");

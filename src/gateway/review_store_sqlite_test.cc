@@ -31,7 +31,7 @@ class ReviewFolder {
   // Of all files together.
   std::string Bytes() const {
     std::ostringstream out;
-    for (const auto& entry : fs::directory_iterator(path_)) out << std::ifstream(entry.path(), std::ios::binary).rdbuf();
+    for (const auto& file : fs::directory_iterator(path_)) out << std::ifstream(file.path(), std::ios::binary).rdbuf();
     return out.str();
   }
 
@@ -179,7 +179,10 @@ TEST(ReviewStoreSqliteCrashTest, KilledAtAnyTimeTheStoreIsWhole) {
     sqlite3* raw = nullptr;
     ASSERT_EQ(sqlite3_open(folder.File("review.db").c_str(), &raw), SQLITE_OK);
     std::string verdict;
-    const auto keep = [](void* to, int, char** values, char**) { *static_cast<std::string*>(to) += values[0]; return 0; };
+    const auto keep = [](void* to, int, char** values, char**) {
+      *static_cast<std::string*>(to) += values[0];
+      return 0;
+    };
     sqlite3_exec(raw, "PRAGMA integrity_check", keep, &verdict, nullptr);
     sqlite3_close(raw);
     EXPECT_EQ(verdict, "ok");

@@ -22,8 +22,8 @@ class ReviewTestClock final : public Clock {
   std::atomic<int64_t> now_{1'800'000'000'000'000'000};
 };
 
-// "plain": one approval, with a reason. "pair": two of people with the permission "supervise", no reasons. "loose": two,
-// the author and editors among them. Leases of ten minutes.
+// "plain": one approval, with a reason. "pair": two of people with the permission "supervise", no reasons. "loose":
+// two, the author and editors among them. Leases of ten minutes.
 std::map<std::string, ReviewQueueSpec> ReviewTestQueues();
 Reviewer ReviewPerson(const std::string& name, const std::string& tenant = "acme");  // with "supervise"
 Ticket ReviewDraft(const std::string& decision, const std::string& queue = "plain", const std::string& tenant = "acme");
