@@ -24,7 +24,7 @@
 #include "cli/train_router_report.h"
 #include "engine/embedder.h"
 #include "gateway/intent_training.h"
-#include "gateway/word_folding.h"
+#include "gateway/text_folding.h"
 
 namespace surety::cli {
 namespace {
@@ -32,6 +32,15 @@ namespace {
 constexpr size_t kRouterTextsAtOnce = 64;   // between two looks at Ctrl-C
 constexpr int kTimedQuestions = 200;
 constexpr const char* kRouterProbe = "What is this question about, and who may answer it?";
+
+// Equal for texts that read the same but for spaces and marks.
+std::string FoldedKey(const std::string& text) {
+  std::string key;
+  for (const char c : gateway::FoldText(text, gateway::Folding::kPhrase).text) {
+    if (std::string_view(".,;:!?\"'() ").find(c) == std::string_view::npos) key += c;
+  }
+  return key;
+}
 
 class TrainRouterCommand final : public Command {
  public:
@@ -93,10 +102,10 @@ class TrainRouterCommand final : public Command {
     std::set<std::string> names;
     for (const LabelledText& row : texts_) names.insert(row.label);
     vectors_.names.assign(names.begin(), names.end());
-    std::map<std::vector<std::string>, int> groups;
+    std::map<std::string, int> groups;
     std::map<int, std::set<int>> labels_of_group;
     for (const LabelledText& row : texts_) {
-      const int group = groups.try_emplace(gateway::FoldWords(row.text), static_cast<int>(groups.size())).first->second;
+      const int group = groups.try_emplace(FoldedKey(row.text), static_cast<int>(groups.size())).first->second;
       const auto label = std::ranges::lower_bound(vectors_.names, row.label) - vectors_.names.begin();
       vectors_.groups.push_back(group);
       vectors_.labels.push_back(static_cast<int>(label));

@@ -24,7 +24,8 @@ std::pair<char, size_t> AmountSeparator(std::string_view text, size_t at) {
 std::optional<double> AmountFactor(std::string_view word) {
   static constexpr std::array<std::pair<std::string_view, double>, 15> kFactors = {{
       {"hundred", 1e2}, {"grand", 1e3}, {"lakh", 1e5}, {"crore", 1e7}, {"k", 1e3}, {"thousand", 1e3}, {"m", 1e6},
-      {"mn", 1e6}, {"mm", 1e6}, {"mio", 1e6}, {"million", 1e6}, {"millions", 1e6}, {"bn", 1e9}, {"b", 1e9}, {"billion", 1e9}}};
+      {"mn", 1e6}, {"mm", 1e6}, {"mio", 1e6}, {"million", 1e6}, {"millions", 1e6}, {"bn", 1e9}, {"b", 1e9},
+      {"billion", 1e9}}};
   const auto is_capital = [](char c) { return 'A' <= c && c <= 'Z'; };
   if (word.size() > 3 && std::ranges::all_of(word.substr(word.size() - 3), is_capital)) word.remove_suffix(3);  // kUSD
   std::string low;

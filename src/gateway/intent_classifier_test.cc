@@ -131,7 +131,7 @@ TEST(IntentClassifierTest, AChangedWeightAndACutFileAreNoticed) {
   for (size_t i = 0; i < row.size(); ++i) {
     std::string other = row;
     other[i] = other[i] == '1' ? '2' : '1';
-    EXPECT_FALSE(ParseIntentClassifier(ClassifierWith("/labels/1/weights", other), "x.json")) << i;
+    EXPECT_FALSE(ParseIntentClassifier(ClassifierWith("/labels/1/weights", boost::json::value(other)), "x.json")) << i;
   }
 }
 

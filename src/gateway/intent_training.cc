@@ -58,7 +58,15 @@ class LayerFitter {
  public:
   LayerFitter(const LabelledVectors& data, const TrainingOptions& options, Executor& executor,
               TrainingProgressFn progress, TrainingProgress& state)
-      : data_(data), options_(options), executor_(executor), progress_(progress), state_(state) {}
+      : data_(data), options_(options), executor_(executor), progress_(progress), state_(state) {
+    const auto d = static_cast<size_t>(data_.dimension);
+    mean_.assign(d, 0.0);
+    for (size_t i = 0; i < data_.vectors.size(); ++i) mean_[i % d] += data_.vectors[i];
+    for (double& value : mean_) value /= static_cast<double>(data_.labels.size());
+    for (size_t i = 0; i < data_.vectors.size(); ++i) {
+      data_.vectors[i] = static_cast<float>(data_.vectors[i] - mean_[i % d]);
+    }
+  }
 
   Result<FittedLayer> Fit(std::span<const int> rows) {
     FittedLayer out;
@@ -67,16 +75,22 @@ class LayerFitter {
     SURETY_ASSIGN_OR_RETURN(LogisticObjective objective, LogisticObjective::Make(data_.Data(), rows, out.l2));
     out.stride = objective.stride();
     out.parameters.assign(static_cast<size_t>(objective.size()), 0.0);
-    SURETY_ASSIGN_OR_RETURN(out.minimum, Descend(objective, out.parameters));
+    SURETY_ASSIGN_OR_RETURN(out.minimum, Descend(objective, options_.minimise, out.parameters));
+    double* biases = out.parameters.data() + static_cast<int64_t>(mean_.size()) * out.stride;
+    for (size_t j = 0; j < mean_.size(); ++j) {   // for the vectors as they are
+      const double* row = out.parameters.data() + static_cast<int64_t>(j) * out.stride;
+      for (int64_t c = 0; c < out.stride; ++c) biases[c] -= row[c] * mean_[j];
+    }
     return out;
   }
 
  private:
   static double L2Of(double c, size_t n_rows) { return 1.0 / (c * static_cast<double>(n_rows)); }
 
-  Result<Minimum> Descend(LogisticObjective& objective, std::vector<double>& parameters) {
+  Result<Minimum> Descend(LogisticObjective& objective, const MinimiseOptions& options,
+                          std::vector<double>& parameters) {
     const auto go_on = [&] { return progress_(state_); };
-    auto minimum = Minimise(objective, options_.minimise, executor_, go_on, parameters);
+    auto minimum = Minimise(objective, options, executor_, go_on, parameters);
     ++state_.fits_done;
     return minimum;
   }
@@ -100,13 +114,16 @@ class LayerFitter {
       for (const int row : parts.held_out) labels.push_back(data_.labels[static_cast<size_t>(row)]);
       inner.push_back({std::move(objective), std::move(parts.held_out), std::vector<double>(size)});
     }
+    MinimiseOptions minimise = options_.minimise;
+    minimise.tolerance = options_.choice_tolerance;
     int worse = 0, tried = 0;
     for (const double c : options_.c_grid) {
       ++tried;
       std::vector<double> logits;
       for (Inner& part : inner) {
         part.objective.set_l2(L2Of(c, static_cast<size_t>(part.objective.n())));
-        SURETY_ASSIGN_OR_RETURN([[maybe_unused]] const Minimum minimum, Descend(part.objective, part.parameters));
+        SURETY_ASSIGN_OR_RETURN([[maybe_unused]] const Minimum minimum,
+                                Descend(part.objective, minimise, part.parameters));
         for (const int row : part.held_out) {
           const size_t at = logits.size();
           logits.resize(at + static_cast<size_t>(data_.n_classes()));
@@ -128,7 +145,8 @@ class LayerFitter {
     return OkStatus();
   }
 
-  const LabelledVectors& data_;
+  LabelledVectors data_;         // less the mean
+  std::vector<double> mean_;
   const TrainingOptions& options_;
   Executor& executor_;
   TrainingProgressFn progress_;

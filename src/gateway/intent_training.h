@@ -4,6 +4,7 @@
 // best temperature) is chosen, the temperature is that of the same held-out logits, and the layer is fitted on all of
 // its rows. The outer cross-validation repeats the whole fit without each fold, so nothing that is reported has seen the
 // rows that it is reported on. Rows of one group (equal texts) stay in one fold.
+// Vectors are fitted less their mean, which changes the way to the minimum but not the minimum, as biases are free.
 // Threads: one caller; work is shared out over the executor. Deterministic: the same rows, options and seed give the
 // same bits, whatever the number of workers.
 // Errors: kInvalidArgument for too few rows of a label, naming it; kCancelled when `go_on` says no.
@@ -40,7 +41,8 @@ struct TrainingOptions {
   uint64_t seed = 1;
   // Penalties to choose from, strongest first, as scikit-learn's C = 1 / (l2 rows).
   std::vector<double> c_grid = {0.3, 1, 3, 10, 30, 100, 300};
-  MinimiseOptions minimise;
+  double choice_tolerance = 1e-4;   // of the fits that only choose a penalty
+  MinimiseOptions minimise;         // of all others
 };
 
 // Fold of each of `rows`, 0 to folds - 1: each label's groups are dealt out in turn, in an order drawn from the seed.

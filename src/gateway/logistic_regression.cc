@@ -18,38 +18,65 @@ constexpr size_t kHistory = 10;           // pairs that L-BFGS remembers
 constexpr double kSufficientDecrease = 1e-4, kCurvature = 0.9;
 constexpr int kMaxTrials = 40;            // of step lengths
 
-// out[r][0..8) += sum over k of a[r][k] * panel[k][0..8), for two rows. The order of each sum is fixed.
-void TwoRowsTimesPanel(const float* a, const float* b, int64_t n_terms, const double* panel, double* out_a,
-                       double* out_b) {
-  double sum_a[kPanel], sum_b[kPanel];
-  for (int c = 0; c < kPanel; ++c) sum_a[c] = out_a[c];
-  for (int c = 0; c < kPanel; ++c) sum_b[c] = out_b[c];
-  for (int64_t k = 0; k < n_terms; ++k) {
-    const double x = a[k], y = b[k];
-    const double* p = panel + k * kPanel;
-    for (int c = 0; c < kPanel; ++c) sum_a[c] += x * p[c];
-    for (int c = 0; c < kPanel; ++c) sum_b[c] += y * p[c];
+// out[r][0..8) += sum over k of a[r][k] * panel[k][0..8), for n_rows rows. Each sum has one order, and no product is
+// contracted into it, so all versions of this give the same bits.
+template <int n_rows>
+[[gnu::always_inline]] inline void RowsTimesPanel(const float* a, int64_t row_size, int64_t n_terms,
+                                                  const double* panel, int64_t stride, double* out) {
+  double sums[n_rows][kPanel];
+  for (int r = 0; r < n_rows; ++r) {
+    for (int c = 0; c < kPanel; ++c) sums[r][c] = out[r * stride + c];
   }
-  for (int c = 0; c < kPanel; ++c) out_a[c] = sum_a[c];
-  for (int c = 0; c < kPanel; ++c) out_b[c] = sum_b[c];
+  for (int64_t k = 0; k < n_terms; ++k) {
+    const double* p = panel + k * kPanel;
+    for (int r = 0; r < n_rows; ++r) {
+      const double x = a[r * row_size + k];
+      for (int c = 0; c < kPanel; ++c) sums[r][c] += x * p[c];
+    }
+  }
+  for (int r = 0; r < n_rows; ++r) {
+    for (int c = 0; c < kPanel; ++c) out[r * stride + c] = sums[r][c];
+  }
 }
 
 // out (n_rows x stride) = a (n_rows x n_terms) times the packed matrix (n_panels of n_terms x 8).
-void TimesPanels(const float* a, int64_t n_rows, int64_t n_terms, const double* panels, int64_t stride, double* out) {
+template <int rows_at_once>
+[[gnu::always_inline]] inline void TimesPanelsBy(const float* a, int64_t n_rows, int64_t n_terms, const double* panels,
+                                                 int64_t stride, double* out) {
   std::fill(out, out + n_rows * stride, 0.0);
-  double spare[kPanel] = {};   // the second of two rows where there is one only
   for (int64_t k = 0; k < n_terms; k += kSumAtOnce) {
     const int64_t n = std::min(kSumAtOnce, n_terms - k);
     for (int64_t p = 0; p < stride / kPanel; ++p) {
       const double* panel = panels + (p * n_terms + k) * kPanel;
-      for (int64_t r = 0; r < n_rows; r += 2) {
-        const float* row = a + r * n_terms + k;
-        const bool pair = r + 1 < n_rows;
-        double* first = out + r * stride + p * kPanel;
-        TwoRowsTimesPanel(row, pair ? row + n_terms : row, n, panel, first, pair ? first + stride : spare);
+      int64_t r = 0;
+      for (; r + rows_at_once <= n_rows; r += rows_at_once) {
+        RowsTimesPanel<rows_at_once>(a + r * n_terms + k, n_terms, n, panel, stride, out + r * stride + p * kPanel);
+      }
+      for (; r < n_rows; ++r) {
+        RowsTimesPanel<1>(a + r * n_terms + k, n_terms, n, panel, stride, out + r * stride + p * kPanel);
       }
     }
   }
+}
+
+void TimesPanelsPlain(const float* a, int64_t n_rows, int64_t n_terms, const double* panels, int64_t stride,
+                      double* out) {
+  TimesPanelsBy<2>(a, n_rows, n_terms, panels, stride, out);
+}
+
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] void TimesPanelsAvx2(const float* a, int64_t n_rows, int64_t n_terms, const double* panels,
+                                             int64_t stride, double* out) {
+  TimesPanelsBy<4>(a, n_rows, n_terms, panels, stride, out);
+}
+#endif
+
+void TimesPanels(const float* a, int64_t n_rows, int64_t n_terms, const double* panels, int64_t stride, double* out) {
+#if defined(__x86_64__)
+  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+  if (has_avx2) return TimesPanelsAvx2(a, n_rows, n_terms, panels, stride, out);
+#endif
+  TimesPanelsPlain(a, n_rows, n_terms, panels, stride, out);
 }
 
 double DotOf(std::span<const double> a, std::span<const double> b) {

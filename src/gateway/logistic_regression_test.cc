@@ -59,13 +59,14 @@ std::vector<double> LogisticPoint(const LogisticProblem& p, const LogisticObject
   return w;
 }
 
-bool LogisticGoOn() { return true; }
+const auto LogisticGoOn = [] { return true; };
 
 TEST(LogisticRegressionTest, ValueIsTheDefinitionsAndTheGradientItsDerivative) {
   SerialExecutor serial;
   // Odd and even rows, classes below, at and beyond a panel, more rows than a chunk and than a block of a sum.
-  for (const LogisticProblem& p : {LogisticProblem(1, 1, 2, 1), LogisticProblem(37, 5, 3, 2), LogisticProblem(64, 8, 8, 3),
-                                   LogisticProblem(131, 70, 9, 4), LogisticProblem(301, 3, 17, 5)}) {
+  for (const LogisticProblem& p :
+       {LogisticProblem(1, 1, 2, 1), LogisticProblem(37, 5, 3, 2), LogisticProblem(64, 8, 8, 3),
+        LogisticProblem(131, 70, 9, 4), LogisticProblem(301, 3, 17, 5)}) {
     LogisticObjective objective = p.Objective(0.03);
     std::vector<double> w = LogisticPoint(p, objective, 7), gradient(w.size()), ignored(w.size());
     const double value = objective.Evaluate(w, gradient, serial);

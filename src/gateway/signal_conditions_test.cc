@@ -66,8 +66,9 @@ TEST_F(SignalConditionsTest, WhatCanNotBeEvaluatedDoesNotHold) {
   const Condition nothing{"intent", {}, {}, {}, {}};
   for (const Condition& condition : {
            nothing, AnyOf("nobody", {"none", "false", "low", ""}), Above("intent", -1e300), Below("intent", 1e300),
-           AtLeast("intent", Level::kLow), AnyOf("nobody.group", {"none"}), Above("risk", -1), AtLeast("region", Level::kLow),
-           AnyOf("language", {""}), Below("permissions", 1e300), AtLeast("amount", Level::kLow), Above("amount", NAN)}) {
+           AtLeast("intent", Level::kLow), AnyOf("nobody.group", {"none"}), Above("risk", -1),
+           AtLeast("region", Level::kLow), AnyOf("language", {""}), Below("permissions", 1e300),
+           AtLeast("amount", Level::kLow), Above("amount", NAN)}) {
     EXPECT_FALSE(Hold(condition)) << condition.subject;
   }
   signals_.values["amount"] = {"nan", NAN, true, 1};
@@ -139,8 +140,9 @@ TEST_F(SignalConditionsTest, EveryRequestHasTheFirstRouteThatHolds) {
       RouteSpec route;
       route.name = std::to_string(i);
       for (int c = draw(3); c >= 0; --c) {
-        const Condition kinds[] = {AnyOf("intent", {intents[draw(6)], intents[draw(6)]}), AnyOf("intent.group", {"faq"}),
-                                   Above("amount", draw(3) * 400), AtLeast("risk", static_cast<Level>(draw(3))),
+        const Condition kinds[] = {AnyOf("intent", {intents[draw(6)], intents[draw(6)]}),
+                                   AnyOf("intent.group", {"faq"}), Above("amount", draw(3) * 400),
+                                   AtLeast("risk", static_cast<Level>(draw(3))),
                                    AnyOf("unknown", {"x"})};
         route.when.push_back(kinds[draw(5)]);
       }

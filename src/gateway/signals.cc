@@ -15,12 +15,25 @@
 #include "base/nearest_name.h"
 #include "gateway/amount_reader.h"
 #include "gateway/intent_classifier.h"
-#include "gateway/signal_phrases.h"
+#include "gateway/pattern_folding.h"
+#include "gateway/phrase_matcher.h"
 #include "gateway/signal_conditions.h"
-#include "gateway/word_folding.h"
+#include "gateway/text_folding.h"
 
 namespace surety::gateway {
 namespace {
+
+// Texts as they stand, and where there may be HTML in them also as it would be shown.
+using FoldedViews = std::vector<FoldedText>;
+
+FoldedViews ViewsOf(std::initializer_list<std::string_view> texts) {
+  FoldedViews views;
+  for (const std::string_view text : texts) {
+    views.push_back(FoldText(text, Folding::kPhrase));
+    if (text.find_first_of("<&") != std::string_view::npos) views.push_back(FoldText(text, Folding::kPhrase, true));
+  }
+  return views;
+}
 
 // A text in the forms that signals read, each made once, when it is first asked for.
 class SignalText {
@@ -29,16 +42,14 @@ class SignalText {
       : text_(text), all_text_(all_text), embed_(embed) {}
 
   std::string_view text() const { return text_; }
-  const std::vector<std::string>& Words() { return Once(words_, [&] { return FoldWords(text_); }); }
-  const std::vector<std::string>& AllWords() {
-    // The last turn belongs to the conversation, whether the caller put it there or not.
-    return Once(all_words_, [&] { return FoldWords(fmt::format("{}\n{}", all_text_, text_)); });
-  }
+  const FoldedViews& Turn() { return Once(turn_, [&] { return ViewsOf({text_}); }); }
+  // The last turn belongs to the conversation, whether the caller put it there or not.
+  const FoldedViews& All() { return Once(all_, [&] { return ViewsOf({all_text_, text_}); }); }
   const std::string& Folded() { return Once(folded_, [&] { return FoldForPattern(text_); }); }
   // Empty: there is none.
   const std::vector<float>& Vector() {
     return Once(vector_, [&]() -> std::vector<float> {
-      if (Words().empty()) return {};
+      if (Folded().empty()) return {};
       const std::string text(text_);
       auto vectors = embed_(std::span(&text, 1));
       return vectors && vectors->size() == 1 ? std::move(vectors->front()) : std::vector<float>();
@@ -54,7 +65,7 @@ class SignalText {
 
   std::string_view text_, all_text_;
   const EmbedTexts& embed_;
-  std::optional<std::vector<std::string>> words_, all_words_;
+  std::optional<FoldedViews> turn_, all_;
   std::optional<std::string> folded_;
   std::optional<std::vector<float>> vector_;
 };
@@ -81,14 +92,23 @@ SignalValue AbstainedValue(double confidence) {
 }
 
 struct PhraseSignal {
-  SignalPhrases matcher;
+  PhraseMatcher matcher;
+  std::vector<std::string> labels;   // by phrase
   bool is_true_only = false;
 
+  std::set<std::string_view> LabelsIn(const FoldedViews& views) const {
+    std::set<std::string_view> found;
+    for (const FoldedText& view : views) {
+      for (const PhraseMatch& match : matcher.Find(view)) found.insert(labels[match.phrase]);
+    }
+    return found;
+  }
+
   SignalValue Read(SignalText& text) const {
-    if (is_true_only) return LabelValue(matcher.LabelsIn(text.AllWords()).empty() ? "false" : "true");
-    const std::vector<std::string> labels = matcher.LabelsIn(text.Words());
-    if (labels.size() > 1) return AbstainedValue(1);
-    return LabelValue(labels.empty() ? "none" : labels[0]);
+    if (is_true_only) return LabelValue(LabelsIn(text.All()).empty() ? "false" : "true");
+    const std::set<std::string_view> found = LabelsIn(text.Turn());
+    if (found.size() > 1) return AbstainedValue(1);
+    return LabelValue(found.empty() ? "none" : std::string(*found.begin()));
   }
 };
 
@@ -165,9 +185,14 @@ Result<PhraseSignal> MakePhrases(const SignalSpec& spec) {
       return Error(InvalidArgumentError(fmt::format("\"{}\" can not be a label: it has a meaning of its own", label)));
     }
   }
-  SURETY_ASSIGN_OR_RETURN(SignalPhrases matcher, SignalPhrases::Make(spec.phrases));
-  const std::string& first = spec.phrases.begin()->first;
-  return PhraseSignal{std::move(matcher), spec.phrases.size() == 1 && (first.empty() || first == "true")};
+  std::vector<std::string> phrases, labels;
+  for (const auto& [label, list] : spec.phrases) {
+    phrases.insert(phrases.end(), list.begin(), list.end());
+    labels.insert(labels.end(), list.size(), label);
+  }
+  SURETY_ASSIGN_OR_RETURN(PhraseMatcher matcher, PhraseMatcher::Make(phrases));
+  const bool is_true_only = spec.phrases.size() == 1 && (labels[0].empty() || labels[0] == "true");
+  return PhraseSignal{std::move(matcher), std::move(labels), is_true_only};
 }
 
 Result<PatternSignal> MakePattern(const SignalSpec& spec) {
