@@ -228,6 +228,7 @@ int RunCommandLine(int argc, char** argv) {
   program.Add(MakeRunCommand());
   program.Add(MakeChatCommand());
   program.Add(MakeServeCommand());
+  program.Add(MakeCheckCommand());
   for (auto& command : MakeKeysCommands()) program.Add(std::move(command));
   program.Add(MakeEmbedCommand());
   program.Add(MakeBenchCommand());
