@@ -35,7 +35,7 @@ struct HardFacts {
   std::vector<std::string> sequence;        // what is said, in order
   std::map<std::string, int> words;         // all of them, lower case
   std::set<std::string> names;
-  std::array<uint32_t, kMaxRivalGroups> rivals = {};
+  std::array<uint32_t, hard::kMaxRivalGroups> rivals = {};
 };
 
 std::optional<std::string> HardFold(std::string_view text) {
@@ -49,7 +49,7 @@ std::optional<std::string> HardFold(std::string_view text) {
   return std::string(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
 }
 
-constexpr utf8proc_int32_t kMinus = 0x2212;
+constexpr utf8proc_int32_t kHardMinus = 0x2212;
 
 struct HardChar {
   utf8proc_int32_t code;
@@ -99,7 +99,7 @@ class HardTokenizer {
         continue;
       }
       const bool symbol = c.category >= UTF8PROC_CATEGORY_SM && c.category <= UTF8PROC_CATEGORY_SO;
-      if ((symbol && c.code != kMinus) || c.code == '%') {
+      if ((symbol && c.code != kHardMinus) || c.code == '%') {
         HardToken token{.kind = HardToken::Kind::kSymbol};
         HardAppend(token.text, c.code);
         tokens_.push_back(std::move(token));
@@ -120,7 +120,7 @@ class HardTokenizer {
   bool MinusBefore(size_t at) const {
     const auto currency = [&](size_t i) { return chars_[i].category == UTF8PROC_CATEGORY_SC; };
     if (at > 0 && currency(at - 1)) --at;
-    if (at == 0 || (chars_[at - 1].code != '-' && chars_[at - 1].code != kMinus)) return false;
+    if (at == 0 || (chars_[at - 1].code != '-' && chars_[at - 1].code != kHardMinus)) return false;
     return at == 1 || chars_[at - 2].category == UTF8PROC_CATEGORY_ZS || chars_[at - 2].code == '(' ||
            currency(at - 2);
   }
@@ -154,7 +154,7 @@ class HardTokenizer {
   // "10k", "5pm", "1st", "30days" are numbers with a word behind them; "10b5" is a code.
   void AddMixed(HardToken token) {
     const std::string suffix = token.text.substr(split_);
-    const bool known = NumberWordOf(suffix) || EqualFactOf(suffix) || suffix == "k" || suffix == "m" ||
+    const bool known = hard::NumberWordOf(suffix) || hard::EqualFactOf(suffix) || suffix == "k" || suffix == "m" ||
                        suffix == "mn" || suffix == "bn" || suffix == "am" || suffix == "pm" || suffix == "st" ||
                        suffix == "nd" || suffix == "rd" || suffix == "th";
     if (known) {
@@ -290,9 +290,9 @@ class HardReader {
     size_t n = 0;
     bool ordinal = false;
     for (;; ++n) {
-      const bool joined = n > 0 && Next(n) == "and" && NumberWordOf(Next(n + 1)) && group >= 100;
+      const bool joined = n > 0 && Next(n) == "and" && hard::NumberWordOf(Next(n + 1)) && group >= 100;
       if (joined) continue;
-      const auto word = NumberWordOf(Next(n));
+      const auto word = hard::NumberWordOf(Next(n));
       if (!word || ordinal) break;
       if (word->scale && word->value > 100) {
         total += std::max<int64_t>(group, 1) * word->value;
@@ -318,10 +318,10 @@ class HardReader {
     if (token.caseless) return true;
     if (!token.capital) return false;
     if (token.shouted && !shouting_) return true;
-    if (IsFunctionWord(token.text) && (token.opens || token.text.size() > 1 || token.text == "i")) return false;
+    if (hard::IsFunctionWord(token.text) && (token.opens || token.text.size() > 1 || token.text == "i")) return false;
     if (!token.opens) return true;
-    return !(IsOpeningWord(token.text) || IsNegation(token.text) || EqualFactOf(token.text) ||
-             !RivalsOf(token.text).empty());
+    return !(hard::IsOpeningWord(token.text) || hard::IsNegation(token.text) || hard::EqualFactOf(token.text) ||
+             !hard::RivalsOf(token.text).empty());
   }
 
   void Word(const HardToken& token) {
@@ -329,22 +329,22 @@ class HardReader {
     const std::string stem = HardStem(word);
     if (NumberWords()) return;
     ++facts_.words[stem];
-    for (const Rival& rival : RivalsOf(word)) facts_.rivals[static_cast<size_t>(rival.group)] |= rival.pole;
+    for (const hard::Rival& rival : hard::RivalsOf(word)) facts_.rivals[static_cast<size_t>(rival.group)] |= rival.pole;
     if (IsName(token)) facts_.names.insert(stem);
-    if (IsNegation(word)) return Fact("not");
+    if (hard::IsNegation(word)) return Fact("not");
     if (word == "from") return From();
-    if (const auto equal = EqualFactOf(word)) {
+    if (const auto equal = hard::EqualFactOf(word)) {
       facts_.facts.push_back("is " + std::string(*equal));
       return;
     }
-    if (!IsFunctionWord(word) || facts_.names.contains(stem)) facts_.sequence.push_back(stem);
+    if (!hard::IsFunctionWord(word) || facts_.names.contains(stem)) facts_.sequence.push_back(stem);
   }
 
   // Where a thing comes from: "from checking to savings" is not "to checking from savings".
   void From() {
     for (size_t n = 1; at_ + n < tokens_.size(); ++n) {
       const std::string_view next = Next(n);
-      if (IsFunctionWord(next)) continue;
+      if (hard::IsFunctionWord(next)) continue;
       facts_.facts.push_back("from " + HardStem(std::string(next)));
       return;
     }
@@ -362,19 +362,19 @@ int HardCount(const HardFacts& facts, const std::string& word) {
   return found == facts.words.end() ? 0 : found->second;
 }
 
-bool HasNames(const HardFacts& a, const HardFacts& b) {
+bool HardHasNames(const HardFacts& a, const HardFacts& b) {
   return std::ranges::all_of(a.names, [&](const auto& name) { return HardCount(a, name) == HardCount(b, name); });
 }
 
-bool AnyRivals(const HardFacts& a, const HardFacts& b) {
-  for (size_t i = 0; i < kMaxRivalGroups; ++i) {
+bool HardAnyRivals(const HardFacts& a, const HardFacts& b) {
+  for (size_t i = 0; i < hard::kMaxRivalGroups; ++i) {
     if (a.rivals[i] != 0 && b.rivals[i] != 0 && a.rivals[i] != b.rivals[i]) return true;
   }
   return false;
 }
 
 // "authorised" in one, "unauthorised" in the other.
-bool AnyPrefixed(const HardFacts& plain, const HardFacts& other) {
+bool HardAnyPrefixed(const HardFacts& plain, const HardFacts& other) {
   for (const auto& [word, count] : plain.words) {
     if (word.size() < 4 || other.words.contains(word)) continue;
     for (const char* prefix :
@@ -410,8 +410,8 @@ bool SameHardFacts(std::string_view a, std::string_view b) {
   const auto folded_a = HardFold(a), folded_b = HardFold(b);
   if (!folded_a || !folded_b) return false;
   const HardFacts one = HardFactsOf(*folded_a), two = HardFactsOf(*folded_b);
-  return one.facts == two.facts && HasNames(one, two) && HasNames(two, one) && !AnyRivals(one, two) &&
-         !AnyPrefixed(one, two) && !AnyPrefixed(two, one) &&
+  return one.facts == two.facts && HardHasNames(one, two) && HardHasNames(two, one) && !HardAnyRivals(one, two) &&
+         !HardAnyPrefixed(one, two) && !HardAnyPrefixed(two, one) &&
          HardShared(one.sequence, two.sequence) == HardShared(two.sequence, one.sequence);
 }
 

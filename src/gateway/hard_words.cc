@@ -6,7 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
-namespace surety::gateway {
+namespace surety::gateway::hard {
 namespace {
 
 using HardWordSet = std::unordered_set<std::string_view>;
@@ -28,7 +28,7 @@ HardWordSet HardWordSetOf(std::string_view list) {
 }
 
 // Each line: the fact, then the words that state it.
-constexpr std::string_view kEqualFacts[] = {
+constexpr std::string_view kHardEqualFacts[] = {
     "second seconds", "minute minutes", "hour hours hourly", "day days daily", "week weeks weekly",
     "month months monthly", "quarter quarters quarterly", "year years yearly annual annually", "decade decades",
     "today tonight", "tomorrow", "yesterday", "weekend weekends", "holiday holidays", "now currently",
@@ -46,7 +46,7 @@ constexpr std::string_view kEqualFacts[] = {
 };
 
 // Each entry: the poles of one group, parted by '|'.
-constexpr std::string_view kRivalGroups[] = {
+constexpr std::string_view kHardRivalGroups[] = {
     "credit credits credited|debit debits debited|prepaid",
     "checking current|savings saving|brokerage|deposit",
     "deposit deposits deposited|withdraw withdraws withdrawal withdrawals withdrawing withdrawn",
@@ -89,22 +89,22 @@ struct HardNumber {
   std::string_view word;
   NumberWord number;
 };
-constexpr std::string_view kSmallNumbers[] = {
+constexpr std::string_view kHardNumbers[] = {
     "zero", "one",    "two",    "three",    "four",     "five",    "six",     "seven",     "eight",    "nine",
     "ten",  "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"};
-constexpr std::string_view kSmallOrdinals[] = {
+constexpr std::string_view kHardOrdinals[] = {
     "zeroth",  "first",      "secondly",   "third",     "fourth",    "fifth",       "sixth",
     "seventh", "eighth",     "ninth",      "tenth",     "eleventh",  "twelfth",     "thirteenth",
     "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth"};
-constexpr std::string_view kTens[] = {"twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"};
-constexpr HardNumber kScales[] = {{"hundred", {100, true, false}},         {"thousand", {1000, true, false}},
+constexpr std::string_view kHardTens[] = {"twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"};
+constexpr HardNumber kHardScales[] = {{"hundred", {100, true, false}},         {"thousand", {1000, true, false}},
                                   {"million", {1'000'000, true, false}},   {"millions", {1'000'000, true, false}},
                                   {"hundreds", {100, true, false}},        {"thousands", {1000, true, false}},
                                   {"billion", {1'000'000'000, true, false}}};
 
 std::unordered_map<std::string_view, std::string_view> MakeEqualFacts() {
   std::unordered_map<std::string_view, std::string_view> facts;
-  for (const std::string_view line : kEqualFacts) {
+  for (const std::string_view line : kHardEqualFacts) {
     const auto words = HardWordsOf(line);
     for (const std::string_view word : words) facts.emplace(word, words[0]);
   }
@@ -114,7 +114,7 @@ std::unordered_map<std::string_view, std::string_view> MakeEqualFacts() {
 std::unordered_map<std::string_view, std::vector<Rival>> MakeRivals() {
   std::unordered_map<std::string_view, std::vector<Rival>> rivals;
   int group = 0;
-  for (std::string_view line : kRivalGroups) {
+  for (std::string_view line : kHardRivalGroups) {
     uint32_t pole = 1;
     while (!line.empty()) {
       const size_t end = std::min(line.find('|'), line.size());
@@ -130,17 +130,17 @@ std::unordered_map<std::string_view, std::vector<Rival>> MakeRivals() {
 std::unordered_map<std::string_view, NumberWord> MakeNumberWords() {
   std::unordered_map<std::string_view, NumberWord> words;
   for (int64_t i = 0; i < 20; ++i) {
-    words[kSmallNumbers[i]] = {i, false, false};
-    words[kSmallOrdinals[i]] = {i, false, true};
+    words[kHardNumbers[i]] = {i, false, false};
+    words[kHardOrdinals[i]] = {i, false, true};
   }
-  for (int64_t i = 0; i < 8; ++i) words[kTens[i]] = {20 + 10 * i, false, false};
-  for (const auto& [word, number] : kScales) words[word] = number;
+  for (int64_t i = 0; i < 8; ++i) words[kHardTens[i]] = {20 + 10 * i, false, false};
+  for (const auto& [word, number] : kHardScales) words[word] = number;
   return words;
 }
 
 }  // namespace
 
-static_assert(std::size(kRivalGroups) <= kMaxRivalGroups);
+static_assert(std::size(kHardRivalGroups) <= kMaxRivalGroups);
 
 bool IsNegation(std::string_view word) {
   static const HardWordSet kWords = HardWordSetOf(
@@ -191,4 +191,4 @@ std::optional<NumberWord> NumberWordOf(std::string_view word) {
   return found->second;
 }
 
-}  // namespace surety::gateway
+}  // namespace surety::gateway::hard

@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-namespace surety::gateway {
+namespace surety::gateway::hard {
 
 // "no", "never", "cannot", "don't", "without", ...
 bool IsNegation(std::string_view word);
@@ -37,4 +37,4 @@ struct NumberWord {
 };
 std::optional<NumberWord> NumberWordOf(std::string_view word);
 
-}  // namespace surety::gateway
+}  // namespace surety::gateway::hard

@@ -15,13 +15,13 @@
 namespace surety::gateway {
 namespace {
 
-constexpr size_t kMaxValueBytes = 256;
+constexpr size_t kPartitionMaxValueBytes = 256;
 // Below it every character is a starter that neither composes nor decomposes: NFC needs no look.
-constexpr utf8proc_int32_t kFirstNotTriviallyNfc = 0x300;
+constexpr utf8proc_int32_t kPartitionTrivialNfcEnd = 0x300;
 
 // Tags: 1 to 8 are the dimensions, by their order.
-constexpr uint8_t kPermissionTag = 1;  // inside the dimension's own bytes
-constexpr uint8_t kFirstBasisTag = 16, kQuestionTag = 64;
+constexpr uint8_t kPartitionPermissionTag = 1;  // inside the dimension's own bytes
+constexpr uint8_t kPartitionFirstBasisTag = 16, kPartitionQuestionTag = 64;
 
 bool PartitionIsSpace(utf8proc_int32_t code, utf8proc_category_t category) {
   return category == UTF8PROC_CATEGORY_ZS || (code >= 0x09 && code <= 0x0d) || code == 0x85 || code == 0x2028 ||
@@ -58,8 +58,8 @@ bool PartitionIsPlainAscii(std::string_view text) {
 // Why `text` is no canonical value; empty if it is one. The value itself is never repeated: it may be personal.
 std::string PartitionTextProblem(std::string_view text) {
   if (text.empty()) return "the value is empty; leave the dimension out if it has none";
-  if (text.size() > kMaxValueBytes) {
-    return fmt::format("the value has {} bytes; at most {} are allowed", text.size(), kMaxValueBytes);
+  if (text.size() > kPartitionMaxValueBytes) {
+    return fmt::format("the value has {} bytes; at most {} are allowed", text.size(), kPartitionMaxValueBytes);
   }
   bool space_first = text.front() == ' ', space_last = text.back() == ' ';
   if (!PartitionIsPlainAscii(text)) {
@@ -74,7 +74,7 @@ std::string PartitionTextProblem(std::string_view text) {
       space_first |= space && at == 0;
       space_last |= space && next == text.size();
       if (std::string bad = PartitionBadCharacter(code, at); !bad.empty()) return bad;
-      may_change |= code >= kFirstNotTriviallyNfc;
+      may_change |= code >= kPartitionTrivialNfcEnd;
       at = next;
     }
     if (may_change && !PartitionIsNfc(text)) return "the value is not in Unicode form NFC; compose its characters";
@@ -145,7 +145,7 @@ std::string PartitionWithBasis(const Partition& partition, const AnswerBasis& ba
   std::string key;
   key.reserve(size);
   key += partition.key();
-  uint8_t tag = kFirstBasisTag;
+  uint8_t tag = kPartitionFirstBasisTag;
   for (const std::string* field : fields) AppendField(key, tag++, *field);
   return key;
 }
@@ -188,7 +188,7 @@ Result<Partition> Partition::Make(const Circumstances& canonical) {
       continue;
     }
     std::string elements;
-    for (const std::string& permission : *canonical.permissions) AppendField(elements, kPermissionTag, permission);
+    for (const std::string& element : *canonical.permissions) AppendField(elements, kPartitionPermissionTag, element);
     AppendField(partition.key_, tag, elements);
   }
   const auto value = [&](Dimension dimension) { return *canonical.text[static_cast<size_t>(dimension)]; };
@@ -214,7 +214,7 @@ std::string NeighbourhoodKey(const Partition& partition, const AnswerBasis& basi
 
 std::string AnswerKey(const Partition& partition, const AnswerBasis& basis, std::string_view question) {
   std::string key = PartitionWithBasis(partition, basis, kFieldHeadBytes + question.size());
-  AppendField(key, kQuestionTag, question);
+  AppendField(key, kPartitionQuestionTag, question);
   return key;
 }
 

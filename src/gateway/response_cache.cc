@@ -18,10 +18,10 @@
 namespace surety::gateway {
 namespace {
 
-constexpr size_t kMaxWithdrawn = 65'536;
+constexpr size_t kCacheMaxWithdrawn = 65'536;
 // What an entry takes beside its bytes: nodes of the list and the tables, the allocator's headers.
-constexpr int64_t kEntryOverhead = 256, kNeighbourhoodOverhead = 128;
-constexpr double kUnitTolerance = 1e-2;
+constexpr int64_t kCacheEntryOverhead = 256, kCacheNeighbourhoodOverhead = 128;
+constexpr double kCacheUnitTolerance = 1e-2;
 
 void CacheWipe(std::string& s) {
   s.resize(s.capacity());  // what was written behind the end, too; never moves
@@ -78,7 +78,7 @@ int64_t CacheBytesOf(const CacheEntry& e) {
   bytes += a.answer.calls.capacity() * sizeof(AnswerText::Call) + a.documents.capacity() * sizeof(std::string);
   for (const AnswerText::Call& call : a.answer.calls) bytes += call.name.capacity() + call.arguments.capacity();
   for (const std::string& document : a.documents) bytes += document.capacity();
-  return static_cast<int64_t>(bytes) + kEntryOverhead;
+  return static_cast<int64_t>(bytes) + kCacheEntryOverhead;
 }
 
 // Eight sums, so that one addition need not wait for the one before.
@@ -93,7 +93,7 @@ double CacheDot(std::span<const float> a, std::span<const float> b) {
 }
 
 bool CacheIsUnit(std::span<const float> v) {
-  return std::abs(std::sqrt(CacheDot(v, v)) - 1.0) <= kUnitTolerance;  // false for NaN and infinity
+  return std::abs(std::sqrt(CacheDot(v, v)) - 1.0) <= kCacheUnitTolerance;  // false for NaN and infinity
 }
 
 std::string CacheSealOf(std::string text) {
@@ -129,7 +129,7 @@ class CacheWithdrawn {
   void Add(std::string seal) {
     if (!set_.insert(seal).second) return;
     order_.push_back(std::move(seal));
-    if (order_.size() <= kMaxWithdrawn) return;
+    if (order_.size() <= kCacheMaxWithdrawn) return;
     set_.erase(order_.front());
     order_.pop_front();
   }
@@ -351,7 +351,7 @@ class ResponseCacheImpl final : public ResponseCache {
   }
 
   int64_t NeighbourhoodBytes(const CacheEntry& e) const {
-    return e.vector.empty() ? 0 : static_cast<int64_t>(e.neighbourhood_size) + kNeighbourhoodOverhead;
+    return e.vector.empty() ? 0 : static_cast<int64_t>(e.neighbourhood_size) + kCacheNeighbourhoodOverhead;
   }
   bool InNeighbourhood(const CacheEntry& e) const { return neighbourhoods_.contains(e.neighbourhood()); }
 
