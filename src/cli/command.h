@@ -30,6 +30,7 @@ std::unique_ptr<Command> MakeProbeCommand();
 std::unique_ptr<Command> MakePerplexityCommand();
 std::unique_ptr<Command> MakeInspectCommand();
 std::unique_ptr<Command> MakeServeCommand();
+std::unique_ptr<Command> MakeCheckCommand();
 std::unique_ptr<Command> MakeTrainDraftCommand();
 std::unique_ptr<Command> MakeTrainRouterCommand();
 std::unique_ptr<Command> MakeVersionCommand();

@@ -229,6 +229,7 @@ int RunCommandLine(int argc, char** argv) {
   program.Add(MakeChatCommand());
   program.Add(MakeServeCommand());
   for (auto& command : MakeGovernanceCommands()) program.Add(std::move(command));
+  program.Add(MakeCheckCommand());
   for (auto& command : MakeKeysCommands()) program.Add(std::move(command));
   for (auto& command : MakeDocumentsCommands()) program.Add(std::move(command));
   for (auto& command : MakeAuditCommands()) program.Add(std::move(command));

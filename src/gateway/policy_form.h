@@ -26,10 +26,11 @@ struct WhenForm {
 Shape<DimensionSource> DimensionSourceShape(Dimension dimension);
 Shape<Policy> IdentityShape();
 Shape<Named<SignalSpec>> SignalsShape();
-Shape<LevelSpec> LevelShape();
+Shape<LevelSpec> LevelShape(bool of_complexity);
 Shape<Level> LevelNameShape();
-// `everything`: dimensions, permissions, risk and complexity may be asked for as well, not signals alone.
-Shape<WhenForm> WhenShape(bool everything);
+// Where conditions stand: in a rule of risk signals alone are known, in one of complexity risk too, in a route all.
+enum class WhenPlace { kRisk, kComplexity, kRoute };
+Shape<WhenForm> WhenShape(WhenPlace place);
 // policy_form_parts.cc
 Shape<Named<ModelSpec>> ModelsShape();
 Shape<Named<RetrieverSpec>> RetrieversShape();

@@ -95,7 +95,7 @@ void FinishSource(PolicyReading& reading, const YamlNode& node, Dimension dimens
 }
 
 // One condition's value: a label, several, or {above, below, at_least}.
-Shape<Condition> ConditionShape(bool everything) {
+Shape<Condition> ConditionShape(WhenPlace place) {
   auto labels = EitherShape(Shape<std::vector<std::string>>{LabelShape().schema, {}}, ListShape(LabelShape(), 256, 1));
   auto bounds = Fields<Condition>("bounds of a number, or of a level")
                     .AddWith<double>("above", NumberShape(-1e18, 1e18), "a number above this",
@@ -107,12 +107,15 @@ Shape<Condition> ConditionShape(bool everything) {
                     .Done();
   Shape<Condition> shape;
   shape.schema["anyOf"] = boost::json::array{labels.schema, bounds.schema};
-  shape.read = [bounds, everything, list = ListShape(LabelShape(), 256, 1, true)](PolicyReading& reading,
+  shape.read = [bounds, place, list = ListShape(LabelShape(), 256, 1, true)](PolicyReading& reading,
                                                                                   const YamlNode& node,
                                                                                   Condition& out) {
     YamlNode subject = node;
     subject.text = out.subject;
-    reading.Refer(everything ? "subject" : "signal subject", subject);
+    reading.Refer(place == WhenPlace::kRoute        ? "subject"
+                  : place == WhenPlace::kComplexity ? "complexity subject"
+                                                    : "signal subject",
+                  subject);
     if (node.kind == YamlNode::Kind::kMap) {
       if (!bounds.read(reading, node, out)) return false;
       if (node.entries.empty()) reading.Fail(node, "no bound: give above, below or at_least");
@@ -148,6 +151,10 @@ void FinishSignal(PolicyReading& reading, const YamlNode& node, SignalSpec& out)
     reading.Fail(node, "by: phrases needs either phrases (true or false) or labels (a label each)");
   }
   if (out.by == SignalSpec::By::kMetadata && out.key.empty()) out.key = out.name;
+  for (const char* label : {"none", "abstained"}) {
+    if (!out.phrases.contains(label) && std::ranges::find(out.values, label) == out.values.end()) continue;
+    reading.Fail(node, fmt::format("'{}' cannot be a label: it has a meaning of its own", label));
+  }
   if (out.number) {
     const RE2 pattern(out.pattern, RE2::Quiet);
     if (pattern.ok() && pattern.NumberOfCapturingGroups() < 1) {
@@ -243,8 +250,9 @@ Shape<Level> LevelNameShape() {
   return EnumShape<Level>({{"low", Level::kLow}, {"medium", Level::kMedium}, {"high", Level::kHigh}});
 }
 
-Shape<WhenForm> WhenShape(bool everything) {
-  auto map = NamedShape<Condition>(LabelShape(), ConditionShape(everything), 32,
+Shape<WhenForm> WhenShape(WhenPlace place) {
+  const bool everything = place == WhenPlace::kRoute;
+  auto map = NamedShape<Condition>(LabelShape(), ConditionShape(place), 32,
                                    [](Condition& out, const std::string& name) { out.subject = name; });
   Shape<WhenForm> shape;
   shape.schema = everything ? boost::json::object{{"anyOf", boost::json::array{
@@ -274,9 +282,10 @@ Shape<WhenForm> WhenShape(bool everything) {
   return shape;
 }
 
-Shape<LevelSpec> LevelShape() {
+Shape<LevelSpec> LevelShape(bool of_complexity) {
   auto rule = Fields<LevelSpec::Rule>("a level where conditions hold")
-                  .AddWith<WhenForm>("when", WhenShape(false), "conditions on signals; all must hold",
+                  .AddWith<WhenForm>("when", WhenShape(of_complexity ? WhenPlace::kComplexity : WhenPlace::kRisk),
+                                     "conditions on signals; all must hold",
                                      [](LevelSpec::Rule& out, WhenForm form) { out.when = std::move(form.when); },
                                      Presence::kRequired)
                   .Add("level", &LevelSpec::Rule::level, LevelNameShape(), "low, medium or high", Presence::kRequired)

@@ -272,8 +272,8 @@ Shape<Policy> PolicyShape() {
   fields.AddWith<Named<SignalSpec>>("signals", SignalsShape(), "by name", [](Policy& out, Named<SignalSpec> named) {
     for (auto& [name, signal] : named) out.signals.push_back(std::move(signal));
   });
-  fields.Add("risk", &Policy::risk, LevelShape(), "how much control a request needs (default: low)")
-      .Add("complexity", &Policy::complexity, LevelShape(), "how able a model it needs (default: low)");
+  fields.Add("risk", &Policy::risk, LevelShape(false), "how much control a request needs (default: low)")
+      .Add("complexity", &Policy::complexity, LevelShape(true), "how able a model it needs (default: low)");
   AddNamed(fields, "verifiers", &Policy::verifiers, VerifiersShape(), "by name");
   AddNamed(fields, "templates", &Policy::templates, TemplatesShape(), "by name");
   fields.Add("routes", &Policy::routes, RoutesShape(), "the first whose conditions hold is taken; the last: always",

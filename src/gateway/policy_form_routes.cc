@@ -112,7 +112,7 @@ Shape<std::vector<RouteSpec>> RoutesShape() {
   auto shape =
       Fields<RouteSpec>("the first route whose conditions hold is taken")
           .Add("name", &RouteSpec::name, NameShape(), "", Presence::kRequired)
-          .AddWith<WhenForm>("when", WhenShape(true), "always, or conditions that must all hold",
+          .AddWith<WhenForm>("when", WhenShape(WhenPlace::kRoute), "always, or conditions that must all hold",
                              [](RouteSpec& out, WhenForm form) {
                                out.always = form.always;
                                out.when = std::move(form.when);

@@ -46,20 +46,23 @@ std::optional<Known> LabelsOf(const Policy& policy, const std::string& subject) 
   if (subject == "risk" || subject == "complexity") return Known{"low", "medium", "high"};
   if (subject.ends_with(".group")) {
     const SignalSpec* signal = LinkSignal(policy, subject.substr(0, subject.size() - 6));
-    return signal == nullptr ? std::nullopt : std::optional(KeysOf(signal->groups));
+    if (signal == nullptr) return std::nullopt;
+    Known labels = KeysOf(signal->groups);
+    labels.insert(labels.end(), {"none", "abstained"});
+    return labels;
   }
   if (const SignalSpec* signal = LinkSignal(policy, subject)) {
     switch (signal->by) {
       case SignalSpec::By::kPhrases: {
         Known labels = KeysOf(signal->phrases);
-        if (labels == Known{""}) return Known{"true", "false"};
+        if (labels == Known{""} || labels == Known{"true"}) return Known{"true", "false"};
         labels.insert(labels.end(), {"none", "abstained"});
         return labels;
       }
-      case SignalSpec::By::kPattern: return signal->number ? Known{"none"} : Known{"true", "false"};
+      case SignalSpec::By::kPattern: return signal->number ? Known{"none", "abstained"} : Known{"true", "false"};
       case SignalSpec::By::kMetadata: {
         Known labels = signal->values;
-        labels.insert(labels.end(), {"none", "abstained"});
+        labels.emplace_back("none");
         return labels;
       }
       case SignalSpec::By::kLength: return Known{};
@@ -89,6 +92,8 @@ class LinkChecker {
               {"signal subject", SignalSubjects(policy)}};
     for (const RouteSpec& route : policy.routes) known_["route"].push_back(route.name);
     for (const SignalSpec& signal : policy.signals) known_["signal"].push_back(signal.name);
+    known_["complexity subject"] = known_["signal subject"];
+    known_["complexity subject"].emplace_back("risk");
     Known& subjects = known_["subject"] = known_["signal subject"];
     subjects.insert(subjects.end(), {"risk", "complexity"});
     for (std::string& name : DimensionNames()) subjects.push_back(std::move(name));
@@ -115,8 +120,8 @@ class LinkChecker {
     }
     const Known& known = known_[at.kind];
     if (LinkHas(known, at.name)) return;
-    if (at.kind == "signal subject" && LinkHas(known_["subject"], at.name)) {
-      return Fail(at, fmt::format("'{}' is not known yet where levels are found: ask for signals", at.name));
+    if ((at.kind == "signal subject" || at.kind == "complexity subject") && LinkHas(known_["subject"], at.name)) {
+      return Fail(at, fmt::format("'{}' is not known yet where this level is found: ask for signals", at.name));
     }
     const bool condition = at.kind.ends_with("subject");
     Fail(at, fmt::format("'{}' is no {} of this policy{}", at.name, condition ? "subject of a condition" : at.kind,
@@ -126,7 +131,7 @@ class LinkChecker {
     const auto labels = LabelsOf(policy_, at.of);
     if (!labels || LinkHas(*labels, at.name)) return;
     Fail(at, IsNumber(policy_, at.of)
-                 ? fmt::format("'{}' is a number: ask for it with above and below", at.of)
+                 ? fmt::format("'{}' is a number: ask for it with above and below, or for none", at.of)
                  : fmt::format("'{}' is never a value of '{}'{}", at.name, at.of, PolicyHint(at.name, *labels)));
   }
 
