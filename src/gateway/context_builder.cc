@@ -13,7 +13,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr int kMessageOverheadTokens = 8;   // role marks of chat templates
-constexpr size_t kMaxQuoteBytes = 200;
+constexpr size_t kMaxGrammarQuoteBytes = 200;
 constexpr size_t kMaxGrammarQuotes = 256;
 
 // Angle brackets cannot be written in a block, so none of its text can look like its end or like another block.
@@ -190,7 +190,7 @@ std::vector<std::string_view> QuotableSentences(std::string_view text, size_t le
     while (!sentence.empty() && (sentence.front() == ' ' || sentence.front() == '\n')) sentence.remove_prefix(1);
     while (!sentence.empty() && (sentence.back() == ' ' || sentence.back() == '\n')) sentence.remove_suffix(1);
     const bool plain = sentence.find_first_of("\"[]\t\r") == std::string_view::npos;
-    if (plain && sentence.size() >= least && sentence.size() <= kMaxQuoteBytes) out.push_back(sentence);
+    if (plain && sentence.size() >= least && sentence.size() <= kMaxGrammarQuoteBytes) out.push_back(sentence);
   }
   return out;
 }

@@ -160,6 +160,8 @@ Shape<Named<ContextSpec>> ContextsShape() {
                "for earlier turns, the newest first (default: 0, all)")
           .Add("forbidden", &ContextSpec::forbidden, ListShape(LabelShape(), 32, 0, true),
                "kinds of personal data that must not enter (default: none)")
+          .Add("force_citations", &ContextSpec::force_citations, BoolShape(),
+               "a grammar makes each sentence quote a passage (default: false)")
           .Line(&ContextSpec::line)
           .Then([](PolicyReading& reading, const YamlNode& node, ContextSpec& out) {
             const int64_t parts = int64_t{out.cite_tokens} + out.history_tokens;
