@@ -22,7 +22,8 @@ constexpr std::string_view kSseHead = "HTTP/1.1 200 OK\r\nContent-Type: text/eve
 
 std::string ModelsBody(std::string_view owner) {
   return R"({"object":"list","data":[{"id":"other","owned_by":"nobody"},{"id":"m","object":"model",)"
-         R"("created":1700000000,"owned_by":")" + std::string(owner) + R"(","max_model_len":4096,"meta":{"n_embd":8}}]})";
+         R"("created":1700000000,"owned_by":")" + std::string(owner) +
+         R"(","max_model_len":4096,"meta":{"n_embd":8}}]})";
 }
 
 std::string Delta(std::string_view text, int index = 0) {
@@ -308,7 +309,8 @@ TEST(RemoteBackendTest, StatusesMapByAClosedTable) {
     bool retry;
   };
   for (const Row& row : {Row{"408 x", StatusCode::kUnavailable, true},
-                         Row{"429 x", StatusCode::kResourceExhausted, true}, Row{"500 x", StatusCode::kUnavailable, true},
+                         Row{"429 x", StatusCode::kResourceExhausted, true},
+                         Row{"500 x", StatusCode::kUnavailable, true},
                          Row{"502 x", StatusCode::kUnavailable, true}, Row{"503 x", StatusCode::kUnavailable, true},
                          Row{"504 x", StatusCode::kUnavailable, true},
                          Row{"400 x", StatusCode::kInvalidArgument, false}, Row{"401 x", StatusCode::kInternal, false},
