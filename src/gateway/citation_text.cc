@@ -89,6 +89,8 @@ class SentenceSplitter {
  public:
   SentenceSplitter(std::string_view text, const std::vector<Citation>& citations)
       : marked_(text), citations_(citations) {
+    // The text's own bytes of these values are no marks.
+    std::ranges::replace_if(marked_, [](char c) { return c == kCitationMark || c == kQuotedMark; }, ' ');
     for (const Citation& citation : citations) {
       if (citation.quoted_from < citation.offset) {
         Fill(citation.quoted_from, citation.offset, kQuotedMark);

@@ -69,7 +69,7 @@ TEST(CitationVerifierTest, PassesCitedSentencesInBothForms) {
            R"(The fee is $35 [fees:3@2026-01 "The overdraft fee is $35.00 per item"].)",
            R"(Our terms say "The overdraft fee is $35.00 per item" [fees:3@2026-01].)",
            "Our terms say \u201CThe overdraft   fee is\n$35.00 per item.\u201D [fees:3@2026-01]",
-           R"(The fee is thirty-five dollars [fees:3@2026-01 "overdraft fee is $35.00 per item, and at most $105 a day."].)",
+           R"(The fee is thirty-five dollars [fees:3@2026-01 "overdraft fee is $35.00 per item, and at most $105 a day."])",
            R"(You may dispute it within 60 days [fees:3@2026-01 "Customers may dispute a charge within 60 days"].)",
            R"(1. It costs $35. [fees:3@2026-01 "fee is $35.00 per item"])"
            "\n2. A lost card is replaced within five working days. "
@@ -106,16 +106,19 @@ TEST(CitationVerifierTest, EachVerdictOfAQuote) {
   EXPECT_THAT(CiteFindings(R"(See [fees:3@2026-01 "nothing)"), ElementsAre(HasSubstr("does not end")));
   EXPECT_THAT(CiteFindings(R"(See [fees:3@2026-01 "at most $10"])"), ElementsAre(HasSubstr("absent quote")));
   EXPECT_THAT(CiteFindings(R"(See [fees:3@2026-01 "overdraft fee is $35"])"), ElementsAre(HasSubstr("absent quote")));
-  EXPECT_THAT(CiteFindings(R"(See [fees:3@2026-01 "overdraft fee is $35.00 per it"])"), ElementsAre(HasSubstr("absent")));
+  EXPECT_THAT(CiteFindings(R"(See [fees:3@2026-01 "overdraft fee is $35.00 per it"])"),
+              ElementsAre(HasSubstr("absent")));
 }
 
 TEST(CitationVerifierTest, ClaimsNeedACitation) {
-  for (const char* text : {"The fee applies.", "You are entitled to a refund.", "You must reply.", "It ends on 30 November.",
-                           "It takes sixty days.", "You may cancel.", "There is no charge.", "You have the right to appeal.",
+  for (const char* text : {"The fee applies.", "You are entitled to a refund.", "You must reply.",
+                           "It ends on 30 November.", "It takes sixty days.", "You may cancel.", "There is no charge.",
+                           "You have the right to appeal.",
                            "The customer shall pay.", "Interest accrues.", "W\u0435 mu\u00ADst act."}) {
     EXPECT_THAT(CiteFindings(text), ::testing::Contains(HasSubstr("without a citation that is found"))) << text;
   }
-  for (const char* text : {"Thank you for asking.", "I will look at it right away.", "That is right.", "Is this clear?"}) {
+  for (const char* text : {"Thank you for asking.", "I will look at it right away.", "That is right.",
+                           "Is this clear?"}) {
     EXPECT_THAT(CiteFindings(text), IsEmpty()) << text;
   }
 }
@@ -130,7 +133,7 @@ TEST(CitationVerifierTest, ACitationCoversItsOwnSentenceAlone) {
   EXPECT_THAT(CiteFindings(R"("The overdraft fee is $35.00 per item." [fees:3@2026-01] You must pay.)"),
               ElementsAre(StartsWith("an obligation")));
   // Dr. and e.g. do not end a sentence.
-  EXPECT_THAT(CiteFindings(R"(Ask Dr. No about fees, e.g. for overdrafts, [fees:3@2026-01 "The overdraft fee is $35.00"].)"),
+  EXPECT_THAT(CiteFindings(R"(Ask Dr. No about fees, e.g. overdrafts, [fees:3@2026-01 "The overdraft fee is $35.00"].)"),
               IsEmpty());
 }
 
@@ -185,6 +188,12 @@ TEST(CitationVerifierTest, EveryContiguousRunOfWordsIsFoundAndEveryGapIsNot) {
     ASSERT_NE(verdict_of(first, first + 5, first + 2), QuoteVerdict::kFound) << first;
   }
   EXPECT_EQ(verdict_of(0, 8, 4), QuoteVerdict::kStitched);
+}
+
+TEST(CitationVerifierTest, ControlBytesOfTheTextAreNoMarksOfCitations) {
+  const std::vector<Citation> none;
+  EXPECT_EQ(SplitSentences("a \x01 b.\x01 c \x02.", none).size(), 2u);
+  EXPECT_THAT(CiteFindings("You must pay.\x01"), ElementsAre(HasSubstr("an obligation without")));
 }
 
 TEST(CitationVerifierTest, HostileTextsAreNotSlow) {

@@ -56,7 +56,8 @@ TEST(CodeTableTest, RefusesWhatIsNotATable) {
   EXPECT_THAT(error(R"([{"code":"R01","titles":["a"],"effective_from":"2026-02-01","effective_to":"2026-02-01"}])"),
               HasSubstr("must be before"));
   EXPECT_THAT(error(R"([{"code":"R01","titles":["a"],"effective_to":"2026-02-02"},)"
-                    R"({"code":"R01","titles":["a"],"effective_from":"2026-02-01"}])"), HasSubstr("twice for the same time"));
+                    R"({"code":"R01","titles":["a"],"effective_from":"2026-02-01"}])"),
+              HasSubstr("twice for the same time"));
   EXPECT_EQ(error(R"([{"code":"R01","titles":["a"],"effective_to":"2026-02-01"},)"
                   R"({"code":"R01","titles":["a"],"effective_from":"2026-02-01"}])"), "");
   EXPECT_THAT(CodeTable::Parse(R"({"name":"t"})", "t.json").error().message(), HasSubstr("'version' must be a text"));
@@ -107,8 +108,9 @@ TEST_F(TableVerifierTest, StatedTitlesAreTheTables) {
                            "R24 (duplicate) and R67 (duplicate return)"}) {
     EXPECT_EQ(Fault(text), "") << text;
   }
-  for (const char* text : {"R01 (account closed)", "R01: the account was blocked", "R01 account closed", "R01 means nothing",
-                           "account closed (R01)", "R01, account closed", "R01 is account closed", "R11 (check truncation)",
+  for (const char* text : {"R01 (account closed)", "R01: the account was blocked", "R01 account closed",
+                           "R01 means nothing", "account closed (R01)", "R01, account closed", "R01 is account closed",
+                           "R11 (check truncation)",
                            "R02 - ac\u00ADcount frozen", "R01 \u2013 stop payment", "R67 (duplicate)"}) {
     EXPECT_THAT(Fault(text), HasSubstr("another meaning")) << text;
   }

@@ -133,7 +133,8 @@ TEST(HttpVerifierTest, SendsAnswerAndEvidence) {
   evidence.facts["product"] = "card";
   const JudgeServer server(JudgeReply(R"({"verdict":"pass","reason":""})"));
   const auto verifier = MakeVerifier(JudgeSpec(server.url()), ".", Clock::Real());
-  ASSERT_EQ((*verifier)->Check(answer, evidence, Clock::Real().NowNanos() + 5'000'000'000).outcome, Verdict::Outcome::kPass);
+  const int64_t deadline_ns = Clock::Real().NowNanos() + 5'000'000'000;
+  ASSERT_EQ((*verifier)->Check(answer, evidence, deadline_ns).outcome, Verdict::Outcome::kPass);
   const std::string& request = server.request();
   EXPECT_THAT(request, ::testing::StartsWith("POST /judge HTTP/1.1\r\n"));
   const auto body = ParseStrictJson(request.substr(request.find("\r\n\r\n") + 4));

@@ -33,7 +33,8 @@ TEST(JsonSchemaCheckTest, EachKeywordAcceptsAndRefuses) {
            Case{R"({"additionalProperties":{"type":"null"}})", R"({"x":null})", R"({"x":0})"},
            Case{R"({"items":{"minimum":2}})", "[2,3]", "[3,1]"},
            Case{R"({"prefixItems":[{"const":1}],"items":{"const":2}})", "[1,2,2]", "[1,2,1]"},
-           Case{R"({"minItems":1,"maxItems":2})", "[1]", "[1,2,3]"}, Case{R"({"uniqueItems":true})", "[1,2]", "[1,1.0]"},
+           Case{R"({"minItems":1,"maxItems":2})", "[1]", "[1,2,3]"},
+           Case{R"({"uniqueItems":true})", "[1,2]", "[1,1.0]"},
            Case{R"({"minimum":1})", "1", "0.99"}, Case{R"({"exclusiveMaximum":1})", "0.99", "1"},
            Case{R"({"maximum":18446744073709551614})", "18446744073709551614", "18446744073709551615"},
            Case{R"({"exclusiveMinimum":0})", "1e-9", "0"}, Case{R"({"multipleOf":0.01})", "35.07", "35.005"},
@@ -57,7 +58,8 @@ TEST(JsonSchemaCheckTest, WhatWouldNotBeCheckedIsRefused) {
     const auto made = JsonSchema::Make(boost::json::parse(schema));
     return made ? std::string() : made.error().message();
   };
-  EXPECT_THAT(error(R"({"properties":{"a":{"maxLenght":3}}})"), HasSubstr("#/properties/a: unknown keyword 'maxLenght'; did"));
+  EXPECT_THAT(error(R"({"properties":{"a":{"maxLenght":3}}})"),
+              HasSubstr("#/properties/a: unknown keyword 'maxLenght'; did"));
   EXPECT_THAT(error(R"({"format":"email"})"), HasSubstr("unknown keyword 'format'"));
   EXPECT_THAT(error(R"({"type":"text"})"), HasSubstr("#/type: must name types"));
   EXPECT_THAT(error(R"({"minLength":-1})"), HasSubstr("count"));
@@ -93,7 +95,8 @@ TEST(SchemaVerifierTest, TheAnswerIsOneValueThatFits) {
 }
 
 TEST(StrictJsonTest, OneMeaningOrNone) {
-  for (const char* text : {R"({"a":1,"a":2})", R"({"a":{"b":1,"\u0062":2}})", "1 2", "", "nul", "[1,]", "{\"a\":\"\xFF\"}",
+  for (const char* text : {R"({"a":1,"a":2})", R"({"a":{"b":1,"\u0062":2}})", "1 2", "", "nul", "[1,]",
+                           "{\"a\":\"\xFF\"}",
                            "1e999", R"("\ud800")"}) {
     EXPECT_FALSE(ParseStrictJson(text).has_value()) << text;
   }

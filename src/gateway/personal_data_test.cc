@@ -57,7 +57,8 @@ TEST(PersonalDataTest, PublishedTestCardsAreFound) {
       hidden += std::string(1, number[i]) + "\u200B";
     }
     for (const std::string& form : {number, spaced, dashed, hidden}) {
-      EXPECT_THAT(DataIn("Card " + form + ".", {PersonalKind::kCard}), ElementsAre(std::string("card ") + brand)) << form;
+      EXPECT_THAT(DataIn("Card " + form + ".", {PersonalKind::kCard}), ElementsAre(std::string("card ") + brand))
+          << form;
     }
   }
 }
@@ -116,7 +117,8 @@ TEST(PersonalDataTest, SocialSecurityNumbersFollowTheRules) {
 TEST(PersonalDataTest, PublishedIbansAreFoundAndOneWrongDigitIsNot) {
   for (std::string iban : {"DE89370400440532013000", "GB29NWBK60161331926819", "FR1420041010050500013M02606",
                            "NO9386011117947", "MT84MALT011000012345MTLCAST001S", "CH9300762011623852957",
-                           "NL91ABNA0417164300", "BE68539007547034", "SA0380000000608010167519", "BR1800360305000010009795493C1",
+                           "NL91ABNA0417164300", "BE68539007547034", "SA0380000000608010167519",
+                           "BR1800360305000010009795493C1",
                            "LC55HEMM000100010012001200023015", "SE4550000000058398257466"}) {
     std::string spaced;
     for (size_t i = 0; i < iban.size(); ++i) spaced += (i > 0 && i % 4 == 0 ? " " : "") + std::string(1, iban[i]);

@@ -129,8 +129,10 @@ TEST(PhraseVerifierTest, DisguisesThatTheHeaderNamesAreSeen) {
   }
   EXPECT_TRUE(PhraseFails(*verifier, std::string("\u202Elavorppa eetnaraug ew")));   // turned round
   for (const char* text : {
-           "we guaranteed approval", "we guarantee approvals", "awe guarantee approval", "we guarantee. Approval is open",
-           "we never guarantee approval", "we guarantee you approval", "guarantee approval", "the we guarantor approval", "we guarantee 1 approval",
+           "we guaranteed approval", "we guarantee approvals", "awe guarantee approval",
+           "we guarantee. Approval is open",
+           "we never guarantee approval", "we guarantee you approval", "guarantee approval",
+           "the we guarantor approval", "we guarantee 1 approval",
            "we guarantee123 approval"}) {
     EXPECT_FALSE(PhraseFails(*verifier, std::string(text))) << text;
   }

@@ -34,7 +34,8 @@ void CheckFold(std::string_view text, Folding folding, bool html) {
   }
   for (size_t at = 0; at < folded.text.size();) {   // valid UTF-8, character by character
     const auto [c, n] = CharacterAt(folded.text, at);
-    SURETY_CHECK(n > 0 && at + n <= folded.text.size() && (n > 1 || static_cast<unsigned char>(folded.text[at]) < 0x80));
+    SURETY_CHECK(n > 0 && at + n <= folded.text.size());
+    SURETY_CHECK(n > 1 || static_cast<unsigned char>(folded.text[at]) < 0x80);
     at += n;
   }
   SURETY_CHECK(folded.text.find("  ") == std::string::npos);

@@ -28,7 +28,8 @@ bool FoldTestPlain(char32_t c) {
   const utf8proc_property_t& p = *utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
   return !p.ignorable && p.category != UTF8PROC_CATEGORY_CF && p.category != UTF8PROC_CATEGORY_CC &&
          p.category != UTF8PROC_CATEGORY_CN && p.category != UTF8PROC_CATEGORY_ZS &&
-         p.category != UTF8PROC_CATEGORY_ZL && p.category != UTF8PROC_CATEGORY_ZP && p.category != UTF8PROC_CATEGORY_CS && c != 0x2800 &&
+         p.category != UTF8PROC_CATEGORY_ZL && p.category != UTF8PROC_CATEGORY_ZP && 
+         p.category != UTF8PROC_CATEGORY_CS && c != 0x2800 &&
          !(c >= 0x2018 && c <= 0x201F);
 }
 
@@ -64,7 +65,8 @@ TEST(TextFoldingTest, QuoteFoldingIsNfkcForEveryCharacterBetweenLetters) {
 
 TEST(TextFoldingTest, QuoteFoldingIsNfkcForRandomMarksAndSyllables) {
   std::mt19937 random(7);
-  const std::u32string pool = U"aeAE\u0301\u0323\u0307\u0338\u1100\u1161\u11A8\uAC00\u09C7\u09BE\u0BC6\u0BBE\u0B47\u0B56"
+  const std::u32string pool =
+      U"aeAE\u0301\u0323\u0307\u0338\u1100\u1161\u11A8\uAC00\u09C7\u09BE\u0BC6\u0BBE\u0B47\u0B56"
                               U"\u1025\u102E\uFF21\uFB01\u2460\u00C5\u212B\u0041\u030A\u3131\u0D46\u0D57\U0001D15E";
   for (int i = 0; i < 20'000; ++i) {
     std::string text;
@@ -118,7 +120,8 @@ TEST(TextFoldingTest, FoldingTwiceChangesNothingAndTextIsValid) {
     std::string text;
     for (size_t n = random() % 24; n > 0; --n) {
       const uint32_t kind = random() % 4;
-      text += kind == 0 ? std::string(1, static_cast<char>(random())) : FoldTestUtf8(random() % (kind == 1 ? 0x250 : 0xD7FF));
+      const uint32_t limit = kind == 1 ? 0x250 : 0xD7FF;
+      text += kind == 0 ? std::string(1, static_cast<char>(random())) : FoldTestUtf8(random() % limit);
     }
     for (const Folding folding : {Folding::kQuote, Folding::kPhrase}) {
       const FoldedText folded = FoldText(text, folding);

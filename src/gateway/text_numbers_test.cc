@@ -28,7 +28,8 @@ using ::testing::IsEmpty;
 
 TEST(TextNumbersTest, OneValueHasManySpellings) {
   for (const char* text : {"1,000.00", "1 000", "1000", "1\u00A0000", "1\u202F000,00", "1'000.00", "1.000,00", "1k",
-                           "1 thousand", "one thousand", "1,000", "\uFF11,000", "\u0661\u0660\u0660\u0660", "**1**000"}) {
+                           "1 thousand", "one thousand", "1,000", "\uFF11,000", "\u0661\u0660\u0660\u0660",
+                           "**1**000"}) {
     EXPECT_THAT(NumbersIn(text), ElementsAre("plain 1000")) << text;
   }
   for (const char* text : {"$35", "USD 35", "35 USD", "US$35.00", "35 dollars", "thirty-five dollars", "$ 35", "usd35",
@@ -41,7 +42,8 @@ TEST(TextNumbersTest, OneValueHasManySpellings) {
     EXPECT_THAT(NumbersIn(text), ElementsAre("percent 5")) << text;
   }
   EXPECT_THAT(NumbersIn("$.50 0.5 0,5"), ElementsAre("money 0.5 USD", "plain 0.5", "plain 0.5"));
-  EXPECT_THAT(NumbersIn("$1.5 million 2bn 3.25m"), ElementsAre("money 1500000 USD", "plain 2000000000", "plain 3250000"));
+  EXPECT_THAT(NumbersIn("$1.5 million 2bn 3.25m"), ElementsAre("money 1500000 USD", "plain 2000000000",
+                                                           "plain 3250000"));
 }
 
 TEST(TextNumbersTest, DatesBecomeIso) {
@@ -99,18 +101,22 @@ TEST(TextNumbersTest, OneCentMakesTheDifference) {
 TEST(TextNumbersTest, ToolsGiveValuesAndCurrencies) {
   NumberSet set;
   set.AddJson(boost::json::parse(
-      R"({"rate":0.059,"fee":{"amount":35.5,"currency":"EUR"},"limit":2000,"when":"2026-11-30T10:00:00Z","code":"R01"})"));
+      R"({"rate":0.059,"fee":{"amount":35.5,"currency":"EUR"},"limit":2000,)"
+      R"("when":"2026-11-30T10:00:00Z","code":"R01"})"));
   for (const char* text : {"5.9%", "\u20AC35.50", "35.5", "$2,000", "2000", "2026-11-30", "R01"}) {
     EXPECT_TRUE(SetSupports(set, text)) << text;
   }
-  for (const char* text : {"$35.50", "\u20AC35.51", "59%", "R02", "2026-12-01"}) EXPECT_FALSE(SetSupports(set, text)) << text;
+  for (const char* text : {"$35.50", "\u20AC35.51", "59%", "R02", "2026-12-01"}) {
+    EXPECT_FALSE(SetSupports(set, text)) << text;
+  }
 }
 
 TEST(TextNumbersTest, EveryIntegerIsReadInDigitsGroupsAndWords) {
   static const char* const kOnes[] = {"", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
                                       "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen",
                                       "eighteen", "nineteen"};
-  static const char* const kTens[] = {"", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"};
+  static const char* const kTens[] = {"", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty",
+                                      "ninety"};
   const auto below_hundred = [](int n) {
     if (n < 20) return std::string(kOnes[n]);
     return std::string(kTens[n / 10]) + (n % 10 == 0 ? "" : std::string("-") + kOnes[n % 10]);

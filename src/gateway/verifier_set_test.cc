@@ -129,7 +129,10 @@ TEST(VerifierSetTest, TheStrictestActionWins) {
 
 TEST(VerifierSetTest, CrashesAndGarbageAreErrors) {
   const auto set = SetOf(
-      {}, Scripted(SetSpec("crash"), [](const auto&, const auto&) -> Verdict { throw std::runtime_error("boom"); }),
+      {}, Scripted(SetSpec("crash"), [](const auto&, const auto&) -> Verdict {
+        const std::runtime_error boom("boom");
+        throw boom;
+      }),
       Scripted(SetSpec("odd crash"), [](const auto&, const auto&) -> Verdict { throw 5; }),
       Scripted(SetSpec("garbage"), [](const auto&, const auto&) { return Says(static_cast<Outcome>(9)); }),
       Scripted(SetSpec("contradiction"), [](const auto&, const auto&) {
@@ -313,12 +316,14 @@ TEST(VerifierSetTest, TenKilobytesAreCheckedInTime) {
     Passage passage;
     passage.document = "fees", passage.chunk = std::to_string(i), passage.version = "1";
     for (int line = 0; line < 40; ++line) {
-      passage.text += "Clause " + std::to_string(i) + ": the fee for service " + std::to_string(line) + " is $35.00 an item. ";
+      passage.text += "Clause " + std::to_string(i) + ": the fee for service " + std::to_string(line) +
+                      " is $35.00 an item. ";
     }
     evidence->passages.push_back(passage);
   }
   for (int i = 0; answer->text.size() < 10'000; ++i) {
-    answer->text += "The fee for service " + std::to_string(i % 40) + " is $35, with **no** other cost. [fees:3@1 \"fee for service " +
+    answer->text += "The fee for service " + std::to_string(i % 40) +
+                    " is $35, with **no** other cost. [fees:3@1 \"fee for service " +
                     std::to_string(i % 40) + " is $35.00 an item\"]\n";
   }
   std::vector<std::string> names;
