@@ -15,7 +15,6 @@ constexpr size_t kMaxQuoteBytes = 8192;  // longer ones are malformed, so that n
 constexpr char kCitationMark = '\x01', kQuotedMark = '\x02';
 
 bool CiteIsSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-bool CiteIsDigit(char c) { return c >= '0' && c <= '9'; }
 
 // Text in the bracket's quotation marks, from `at` (after the opening one); false: it does not end.
 bool ReadBracketQuote(std::string_view text, size_t at, std::string_view close, std::string* quote, size_t* end) {
@@ -90,6 +89,8 @@ class SentenceSplitter {
  public:
   SentenceSplitter(std::string_view text, const std::vector<Citation>& citations)
       : marked_(text), citations_(citations) {
+    // The text's own bytes of these values are no marks.
+    std::ranges::replace_if(marked_, [](char c) { return c == kCitationMark || c == kQuotedMark; }, ' ');
     for (const Citation& citation : citations) {
       if (citation.quoted_from < citation.offset) {
         Fill(citation.quoted_from, citation.offset, kQuotedMark);

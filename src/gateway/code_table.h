@@ -4,10 +4,11 @@
 //   name, version, source (where the facts are from), checked_on (day on which somebody compared them), pattern (RE2, a
 //   whole code), note (optional), codes: a list of
 //     code; titles: what it may be called, the first the usual one; effective_from, effective_to (optional days, from
-//     midnight UTC; the second is no longer in force); fields (optional, texts by name).
+//     midnight UTC; from the second on it is no longer in force); fields (optional, texts by name).
 // A code may stand several times, for times that do not overlap.
 //
-// Threads: immutable once read. Errors: kInvalidArgument naming file, code and member; kNotFound, kIoError for the file.
+// Threads: immutable once read. Errors: kInvalidArgument naming file, code and member; kNotFound, kIoError for the
+// file.
 #pragma once
 
 #include <cstdint>

@@ -58,12 +58,21 @@ class MatchAttempt {
         if (*end == symbols_.size() || !OneWord(symbols_[*end - 1], symbols_[*end])) return end;
         continue;
       }
-      for (size_t next = *end; next <= *end + kMaxBetweenWords && next < symbols_.size(); ++next) {
-        if (next > *end && (symbols_[next - 1].word || EndsSentence(symbols_[next - 1].c))) break;
+      const size_t from = AfterFootnote(*end);
+      if (const auto found = Words(index + 1, *end)) return found;
+      for (size_t next = from; next <= from + kMaxBetweenWords && next < symbols_.size(); ++next) {
+        if (next > from && (symbols_[next - 1].word || EndsSentence(symbols_[next - 1].c))) break;
         if (const auto found = Words(index + 1, next)) return found;
       }
     }
     return std::nullopt;
+  }
+
+  // A mark of one or two digits that stands directly at a word of letters.
+  size_t AfterFootnote(size_t at) const {
+    size_t end = at;
+    while (symbols_[at - 1].letter && end < symbols_.size() && symbols_[end].word && !symbols_[end].letter) ++end;
+    return end > at + 2 ? at : end;
   }
 
   std::optional<size_t> Word(const std::u32string& word, size_t at, bool spaced) const {

@@ -1,10 +1,11 @@
 // Finds forbidden phrases in folded text (text_folding.h, kPhrase), also where they are disguised.
 //
 // A phrase is its words in order. Between two words may stand up to four characters that are neither letters, digits
-// nor ends of a sentence, or nothing. A word may be hyphenated anywhere ("guar- antee") or have one sign or space between
-// all its letters ("g u a r a n t e e", "g.u.a.r..."). Digits and signs may stand for letters: 0 o, 1 i and l, 3 e,
-// 4 a, 5 s, 7 t, $ s, @ a, ! i, | i and l; one real letter must be left in each word. Phrases match whole words alone:
-// "guarantee" does not match "guarantees" or "guarantor"; a digit after it (a footnote's) does not hide it.
+// nor ends of a sentence, or nothing. A word may be hyphenated anywhere ("guar- antee") or have one sign or space
+// between all its letters ("g u a r a n t e e", "g.u.a.r..."). Digits and signs may stand for letters: 0 o, 1 i and l,
+// 3 e, 4 a, 5 s, 7 t, $ s, @ a, ! i, | i and l; one real letter must be left in each word. Phrases match whole words
+// alone: "guarantee" does not match "guarantees" or "guarantor"; one or two digits at a word (a footnote's) do not hide
+// it.
 // Not seen: other spellings, synonyms, letters turned or left out, texts in pictures.
 //
 // Threads: immutable once made. Errors: Make: kInvalidArgument for a phrase without letters and digits.

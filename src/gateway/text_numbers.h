@@ -2,8 +2,9 @@
 // them out.
 //
 // Read as one: 1,000.00, 1 000, 1'000, 1.000,00 and 1000; 5 %, 5 percent and 500 basis points; $35, USD 35 and
-// 35 dollars; 5k, 5 thousand; "thirty", "two hundred and five"; 2026-11-30, 30 November 2026, Nov. 30th, 2026, 30.11.2026 and
-// 11/30/2026 (03/04/2026 is either of two days); 3:30 pm and 15:30; digits of all scripts. Signs are not compared.
+// 35 dollars; 5k, 5 thousand; "thirty", "two hundred and five"; 2026-11-30, 30 November 2026, Nov. 30th, 2026,
+// 30.11.2026 and 11/30/2026 (03/04/2026 is either of two days); 3:30 pm and 15:30; digits of all scripts. Signs are not
+// compared.
 // Not numbers: ordinals (first, 2nd), the labels of a numbered list (1., 2., ... in their order at the begin of lines),
 // "one" but before a unit of time or money. A word that holds digits (R05, 4.2.1) is a code, compared as it stands.
 // English words only.
