@@ -30,7 +30,9 @@ boost::json::value InstantJson(int64_t t_ns) {
   return boost::json::value(gateway::DocumentInstantText(t_ns));
 }
 
-boost::json::array NamesJson(const std::vector<std::string>& names) { return {names.begin(), names.end()}; }
+boost::json::array NamesJson(const std::vector<std::string>& names) {
+  return boost::json::array(names.begin(), names.end());
+}
 
 // Flags that all of them have.
 class DocumentsSubcommand : public Command {
@@ -48,9 +50,8 @@ class DocumentsSubcommand : public Command {
     SURETY_RETURN_IF_ERROR(model_.Apply());
     SURETY_ASSIGN_OR_RETURN(auto embedder, DocumentEmbedder::Open(model_));
     if (summary.vectors > 0 && !summary.embedding_model.empty() && summary.embedding_model != embedder->name()) {
-      return Error(FailedPreconditionError(fmt::format("{} has vectors of {}, not of {}: give --embedding-model {}", index_,
-                                                       summary.embedding_model, embedder->name(),
-                                                       summary.embedding_model)));
+      return Error(FailedPreconditionError(fmt::format("{0} has vectors of {1}, not of {2}: give --embedding-model {1}",
+                                                       index_, summary.embedding_model, embedder->name())));
     }
     return embedder;
   }
@@ -94,7 +95,7 @@ class DocumentsAddCommand final : public DocumentsSubcommand {
           summary.embedding_model.empty() ? "NAME, the model that they were made with" : summary.embedding_model));
     }
     if (embedding_model_ && summary.vectors < summary.chunks) {
-      return FailedPreconditionError(fmt::format("{} of {} passages in {} have no vector; make a new index with vectors",
+      return FailedPreconditionError(fmt::format("{} of {} passages in {} have no vector; make a new index",
                                                  summary.chunks - summary.vectors, summary.chunks, index_));
     }
     return OkStatus();
@@ -187,9 +188,9 @@ class DocumentsListCommand final : public DocumentsSubcommand {
           {"effective_from", InstantJson(d.validity.from_ns)}, {"effective_to", InstantJson(d.validity.to_ns)},
           {"source", d.source}});
     }
-    PrintJson(boost::json::object{{"index", index_}, {"snapshot", index->Snapshot()}, {"index_passages", summary.chunks},
-                                  {"dimensions", summary.dimensions}, {"embedding_model", summary.embedding_model},
-                                  {"documents", std::move(list)}});
+    PrintJson(boost::json::object{{"index", index_}, {"snapshot", index->Snapshot()},
+                                  {"index_passages", summary.chunks}, {"dimensions", summary.dimensions},
+                                  {"embedding_model", summary.embedding_model}, {"documents", std::move(list)}});
     return OkStatus();
   }
 };
@@ -299,8 +300,8 @@ class DocumentsSearchCommand final : public DocumentsSubcommand {
     SURETY_ASSIGN_OR_RETURN(auto index, DocumentIndex::Open(index_, /*read_only=*/true));
     SURETY_ASSIGN_OR_RETURN(const auto summary, index->Summary());
     if (embedding_model_ && summary.vectors == 0) {
-      return FailedPreconditionError(fmt::format("{} has no vectors; make it with surety documents add --embedding-model",
-                                                 index_));
+      return FailedPreconditionError(fmt::format("{} has no vectors; surety documents add --embedding-model makes an "
+                                                 "index with them", index_));
     }
     SURETY_ASSIGN_OR_RETURN(const auto embedder, OpenEmbedder(summary));
     std::vector<float> vector;
@@ -349,8 +350,8 @@ class DocumentsCommand final : public Command {
   std::string summary() const override { return "the document index that retrieval reads"; }
   void Declare(Flags&) override {}
   int Run() override {
-    return ReportUsage(InvalidArgumentError("surety documents add --index FILE PATH... makes an index; list, remove and "
-                                            "search work on one (see surety documents --help)"));
+    return ReportUsage(InvalidArgumentError("surety documents add --index FILE PATH... makes an index; list, remove "
+                                            "and search work on one (see surety documents --help)"));
   }
 };
 

@@ -72,8 +72,8 @@ Result<std::vector<gateway::Document>> ReadDocuments(const std::vector<std::stri
     SURETY_ASSIGN_OR_RETURN(auto document, gateway::ParseDocument(text, file));
     const auto [other, is_new] = known.try_emplace({document.id, document.version}, file);
     if (!is_new) {
-      return Error(InvalidArgumentError(fmt::format("{} and {} both are version '{}' of document '{}'", other->second, file,
-                                                    document.version, document.id)));
+      return Error(InvalidArgumentError(fmt::format("{} and {} both are version '{}' of document '{}'", other->second,
+                                                    file, document.version, document.id)));
     }
     documents.push_back(std::move(document));
     progress.Update(static_cast<int64_t>(documents.size()), static_cast<int64_t>(files.size()));

@@ -14,12 +14,12 @@
 
 namespace surety::cli {
 
-// The files of `paths`: files as they are, of folders all that end in .md or .txt, at any depth, sorted; hidden ones are
-// passed over. kNotFound for a path that is not there, kInvalidArgument for a folder without such files.
+// The files of `paths`: files as they are, of folders all that end in .md or .txt, at any depth, sorted; hidden ones
+// are passed over. kNotFound for a path that is not there, kInvalidArgument for a folder without such files.
 Result<std::vector<std::string>> DocumentFilesOf(const std::vector<std::string>& paths);
 
-// Reads and parses them, with progress; kCancelled on Ctrl-C. An id and version that stand in two files are refused with
-// both named.
+// Reads and parses them, with progress; kCancelled on Ctrl-C. An id and version that stand in two files are refused
+// with both named.
 Result<std::vector<gateway::Document>> ReadDocuments(const std::vector<std::string>& files);
 
 // An encoder model that turns texts into vectors, with progress. Texts that are too long for it are cut and counted.

@@ -23,15 +23,16 @@ bool BeginsListItem(std::string_view line) {
   const size_t begin = at;
   while (at < line.size() && at - begin < 5 && (IsChunkDigit(line[at]) || (bracket && IsChunkLetter(line[at])))) ++at;
   if (at == begin || at >= line.size()) return false;
-  return bracket ? line[at] == ')' : (line[at] == '.' || line[at] == ')') && at + 1 < line.size() && line[at + 1] == ' ';
+  if (bracket) return line[at] == ')';
+  return (line[at] == '.' || line[at] == ')') && at + 1 < line.size() && line[at + 1] == ' ';
 }
 
 // The text before ends with a full stop that belongs to an abbreviation or an initial.
 bool EndsInAbbreviation(std::string_view before) {
   static constexpr std::array<std::string_view, 34> kAbbreviations = {
-      "approx", "art", "arts", "cf", "ch", "co", "corp", "dept", "dr", "ed", "eq", "etc", "fig", "inc", "jr", "ltd", "mr",
-      "mrs", "ms", "no", "nos", "para", "paras", "pp", "prof", "rev", "sec", "secs", "sect", "sr", "st", "stat", "vol",
-      "vs"};
+      "approx", "art", "arts", "cf", "ch", "co", "corp", "dept", "dr", "ed", "eq", "etc", "fig", "inc", "jr", "ltd",
+      "mr", "mrs", "ms", "no", "nos", "para", "paras", "pp", "prof", "rev", "sec", "secs", "sect", "sr", "st", "stat",
+      "vol", "vs"};
   before.remove_suffix(1);
   size_t begin = before.size();
   while (begin > 0 && (IsChunkLetter(before[begin - 1]) || before[begin - 1] == '.')) --begin;

@@ -34,7 +34,7 @@ CREATE TABLE document(id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, 
   title TEXT NOT NULL, source TEXT NOT NULL, audience INTEGER NOT NULL REFERENCES audience(id),
   from_ns INTEGER NOT NULL, to_ns INTEGER NOT NULL, n_chunks INTEGER NOT NULL, n_terms INTEGER NOT NULL,
   digest BLOB NOT NULL, UNIQUE(name, version)) STRICT;
-CREATE INDEX document_audience ON document(audience);
+CREATE INDEX document_audience ON document(audience, from_ns, to_ns, n_chunks, n_terms);
 CREATE INDEX document_from ON document(from_ns);
 CREATE INDEX document_to ON document(to_ns);
 CREATE TABLE chunk(id INTEGER PRIMARY KEY, text TEXT NOT NULL, seal BLOB NOT NULL) STRICT;
@@ -132,8 +132,8 @@ Status DocumentDb::CreateSchema() {
   if (!mode) return mode.error();
   SURETY_ASSIGN_OR_RETURN(const bool row, mode->Step());
   if (!row || mode->TextAt(0) != "wal") {
-    return FailedPreconditionError(fmt::format("document index '{}': its file system knows no shared memory (write-ahead "
-                                               "log); put it on a local disk", path_));
+    return FailedPreconditionError(fmt::format("document index '{}': its file system has no shared memory for a "
+                                               "write-ahead log; put it on a local disk", path_));
   }
   mode->Reset();
   SURETY_ASSIGN_OR_RETURN(auto transaction, DocumentTransaction::Begin(*this, Mode::kWrite));

@@ -83,7 +83,9 @@ class DocumentReader {
   static int LineOf(const YAML::Node& node) { return node.Mark().is_null() ? 1 : node.Mark().line + 2; }
 
   Status ReadMap(const YAML::Node& map) {
-    if (!map.IsMap()) return At(2, "the front matter holds no 'key: value' lines; id, version and permissions are needed");
+    if (!map.IsMap()) {
+      return At(2, "the front matter holds no 'key: value' lines; id, version and permissions are needed");
+    }
     std::vector<std::string> seen;
     for (const auto& entry : map) {
       if (!entry.first.IsScalar()) return At(LineOf(entry.first), "a key that is no word");
@@ -115,8 +117,8 @@ class DocumentReader {
                                                    "languages", "effective_from", "effective_to", "tenant"};
     if (std::ranges::find(kKeys, key) == kKeys.end()) {
       const std::string nearest = NearestName(key, kKeys);
-      return InvalidArgumentError(fmt::format("unknown key '{}'{}", key, nearest.empty()
-                                                  ? "; known are " + Joined(kKeys) : "; did you mean " + nearest + "?"));
+      return InvalidArgumentError(fmt::format("unknown key '{}'; {}", key, nearest.empty()
+                                                  ? "known are " + Joined(kKeys) : "did you mean " + nearest + "?"));
     }
     if (key == "permissions") return ReadList(key, value, document_.permissions);
     if (key == "regions") return ReadList(key, value, document_.regions);
@@ -172,7 +174,9 @@ class DocumentReader {
     for (const YAML::Node& entry : value) {
       SURETY_ASSIGN_OR_RETURN(std::string text, ReadText(key, entry));
       SURETY_RETURN_IF_ERROR(CheckRightName(key, text));
-      if (std::ranges::find(out, text) != out.end()) return InvalidArgumentError(fmt::format("{}: '{}' twice", key, text));
+      if (std::ranges::find(out, text) != out.end()) {
+        return InvalidArgumentError(fmt::format("{}: '{}' twice", key, text));
+      }
       out.push_back(std::move(text));
     }
     return OkStatus();
@@ -193,6 +197,8 @@ class DocumentReader {
 
 }  // namespace
 
-Result<Document> ParseDocument(std::string_view text, const std::string& path) { return DocumentReader(path).Read(text); }
+Result<Document> ParseDocument(std::string_view text, const std::string& path) {
+  return DocumentReader(path).Read(text);
+}
 
 }  // namespace surety::gateway

@@ -27,19 +27,22 @@ Status DamagedIndex(const DocumentDb& db, std::string_view what) {
                                              db.path(), what)};
 }
 
-// The readable documents, as the head of a statement.
+// The readable documents, as the head of a statement. The permissions come last, as plain "?": the library looks
+// numbered ones up one by one, which is quadratic in their count.
 std::string ReadableClause(size_t n_permissions) {
-  std::string permissions = "'public'";
-  for (size_t i = 0; i < n_permissions; ++i) permissions += fmt::format(", ?{}", i + 6);
   const auto in_list = [](std::string_view all, MemberKind kind, int parameter) {
-    return fmt::format(" AND (a.{} = 1 OR (?{} <> '' AND EXISTS (SELECT 1 FROM audience_member m WHERE m.audience = a.id "
-                       "AND m.kind = {} AND m.value = ?{})))", all, parameter, static_cast<int>(kind), parameter);
+    return fmt::format("(a.{0} = 1 OR (?{1} <> '' AND EXISTS (SELECT 1 FROM audience_member m WHERE m.audience = a.id "
+                       "AND m.kind = {2} AND m.value = ?{1}))) AND ", all, parameter, static_cast<int>(kind));
   };
-  return "WITH readable(id, audience, n_chunks, n_terms) AS MATERIALIZED (SELECT d.id, d.audience, d.n_chunks, d.n_terms "
-         "FROM audience a CROSS JOIN document d ON d.audience = a.id WHERE (a.tenant = '' OR a.tenant = ?1) AND a.id IN "
-         "(SELECT m.audience FROM audience_member m WHERE m.kind = 0 AND m.value IN (" + permissions + "))" +
-         in_list("all_regions", MemberKind::kRegion, 2) + in_list("all_products", MemberKind::kProduct, 3) +
-         in_list("all_languages", MemberKind::kLanguage, 4) + " AND d.from_ns <= ?5 AND ?5 < d.to_ns)";
+  std::string clause =
+      "WITH readable(id, audience, n_chunks, n_terms) AS MATERIALIZED ("
+      "SELECT d.id, d.audience, d.n_chunks, d.n_terms FROM audience a CROSS JOIN document d ON d.audience = a.id "
+      "WHERE d.from_ns <= ?5 AND ?5 < d.to_ns AND (a.tenant = '' OR a.tenant = ?1) AND " +
+      in_list("all_regions", MemberKind::kRegion, 2) + in_list("all_products", MemberKind::kProduct, 3) +
+      in_list("all_languages", MemberKind::kLanguage, 4) +
+      "a.id IN (SELECT m.audience FROM audience_member m WHERE m.kind = 0 AND m.value IN ('public'";
+  for (size_t i = 0; i < n_permissions; ++i) clause += ", ?";
+  return clause + ")))";
 }
 
 class DocumentSearch {
@@ -117,9 +120,11 @@ class DocumentSearch {
     std::string wanted;
     for (size_t i = 0; i < terms.size(); ++i) wanted += fmt::format("{}({}, ?)", i == 0 ? "" : ", ", i);
     SURETY_ASSIGN_OR_RETURN(auto rows, Over(
-        ", wanted(place, term) AS (VALUES " + wanted + "), shelf(audience) AS (SELECT DISTINCT audience FROM readable) "
+        ", wanted(place, term) AS (VALUES " + wanted + "), "
+        "shelf(audience) AS MATERIALIZED (SELECT DISTINCT audience FROM readable) "
         "SELECT w.place, p.document, p.places FROM wanted w CROSS JOIN shelf s CROSS JOIN posting p "
-        "ON p.audience = s.audience AND p.term = w.term WHERE p.document IN (SELECT id FROM readable)"));
+        "ON p.audience = s.audience AND p.term = w.term "
+        "WHERE +p.document IN (SELECT id FROM readable)"));   // "+": one look-up a row, not one a readable document
     for (const std::string& term : terms) rows.Text(term);
     std::vector<std::vector<TermPlace>> found(terms.size());
     for (;;) {
@@ -154,8 +159,8 @@ class DocumentSearch {
       const std::string_view bytes = rows.BytesAt(2);
       if (bytes.size() != vector.size() * sizeof(float)) {
         return Error(InvalidArgumentError(fmt::format(
-            "the query's vector has {} dimensions, those of document index '{}' have {}: use the embedding model that it "
-            "was made with", vector.size(), db_.path(), bytes.size() / sizeof(float))));
+            "the query's vector has {} dimensions, those of document index '{}' have {}: use the embedding model that "
+            "it was made with", vector.size(), db_.path(), bytes.size() / sizeof(float))));
       }
       std::memcpy(values.data(), bytes.data(), bytes.size());
       const double score = Dot(query, values) * rows.RealAt(1) / norm;
@@ -255,12 +260,12 @@ class DocumentSearch {
 Result<std::vector<Passage>> SearchDocuments(DocumentDb& db, const ReadRights& rights, std::string_view query,
                                              std::span<const float> vector, int top_k) {
   if (top_k < 1 || top_k > kMaxPassages) {
-    return Error(InvalidArgumentError(fmt::format("top_k is {}; 1 to {} passages can be asked for", top_k, kMaxPassages)));
+    return Error(InvalidArgumentError(fmt::format("top_k is {}; ask for 1 to {} passages", top_k, kMaxPassages)));
   }
   if (query.empty() && vector.empty()) return Error(InvalidArgumentError("a search needs a query, a vector or both"));
   if (rights.permissions.size() > kMaxRightsPermissions) {
-    return Error(InvalidArgumentError(fmt::format("{} permissions; a search takes {} at most", rights.permissions.size(),
-                                                  kMaxRightsPermissions)));
+    return Error(InvalidArgumentError(fmt::format("{} permissions; a search takes {} at most",
+                                                  rights.permissions.size(), kMaxRightsPermissions)));
   }
   SURETY_ASSIGN_OR_RETURN(auto transaction, DocumentTransaction::Begin(db, DocumentDb::Mode::kRead));
   DocumentSearch search(db, rights, top_k);

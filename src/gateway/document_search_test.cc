@@ -61,7 +61,8 @@ class NaiveSearch {
  public:
   explicit NaiveSearch(SearchDice& dice) {
     for (int i = 0; i < 60; ++i) {
-      Document document = PublicDocument(fmt::format("d{}", dice.Below(1'000'000)), RandomSentence(dice, 1 + dice.Below(30)));
+      const std::string text = RandomSentence(dice, 1 + dice.Below(30));
+      const Document document = PublicDocument(fmt::format("d{}", dice.Below(1'000'000)), text);
       if (ids_.insert(document.id).second) documents_.push_back(document);
       if (i % 3 == 0) documents_.back().permissions = {"other"};
     }
@@ -255,7 +256,7 @@ TEST(DocumentSearchTest, SearchesSeeOneStateWhileAnotherConnectionWrites) {
   auto writer = folder.Index();
   const auto version = [](int n) {
     std::string text;
-    for (int i = 0; i < 60; ++i) text += fmt::format("Common word, state{} and part {} of a text that goes on.\n\n", n, i);
+    for (int i = 0; i < 60; ++i) text += fmt::format("Common word, state{} and part {} of a long text.\n\n", n, i);
     return PublicDocument("moving", text);
   };
   std::set<std::string> snapshots;

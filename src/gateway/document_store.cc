@@ -98,7 +98,9 @@ class SqliteDocumentIndex final : public DocumentIndex {
   // Runs `work` in a transaction on the writer's connection, and updates the snapshot.
   template <typename Work>
   Result<int> Write(Work work) {
-    if (read_only_) return Error(FailedPreconditionError(fmt::format("document index '{}' is open for reading", path_)));
+    if (read_only_) {
+      return Error(FailedPreconditionError(fmt::format("document index '{}' is open for reading alone", path_)));
+    }
     const std::lock_guard lock(write_mutex_);
     if (!writer_->IsCurrent()) SURETY_RETURN_IF_ERROR(OpenWriter());
     SURETY_ASSIGN_OR_RETURN(auto transaction, DocumentTransaction::Begin(*writer_, DocumentDb::Mode::kWrite));
@@ -152,7 +154,8 @@ Status SqliteDocumentIndex::EmbedAll(std::vector<PreparedDocument>& documents, c
     if (texts.empty()) return OkStatus();
     SURETY_ASSIGN_OR_RETURN(auto vectors, embed(texts));
     if (vectors.size() != texts.size()) {
-      return InternalError(fmt::format("the embedding model gave {} vectors for {} texts", vectors.size(), texts.size()));
+      return InternalError(fmt::format("the embedding model gave {} vectors for {} texts", vectors.size(),
+                                       texts.size()));
     }
     for (size_t i = 0; i < vectors.size(); ++i) documents[owners[i]].vectors.push_back(std::move(vectors[i]));
     done += texts.size();

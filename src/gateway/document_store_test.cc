@@ -342,7 +342,9 @@ TEST(DocumentStoreTest, ReplacingAndRemovingLeaveNothingBehind) {
   for (const char* name : {"index.db", "index.db-wal"}) {
     std::ifstream file(folder.File(name), std::ios::binary);
     const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    for (const char* word : {"anzibar", "quixotic", "omething"}) EXPECT_EQ(bytes.find(word), bytes.npos) << name << word;
+    for (const char* word : {"anzibar", "quixotic", "omething"}) {
+      EXPECT_EQ(bytes.find(word), bytes.npos) << name << ": " << word;
+    }
   }
 }
 

@@ -61,7 +61,8 @@ bool StandsAlone(utf8proc_int32_t code) {
 }
 
 void StemPlural(std::string& word) {
-  if (word.size() < 4 || word.back() != 's' || word.find_first_not_of("abcdefghijklmnopqrstuvwxyz") != word.npos) return;
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyz";
+  if (word.size() < 4 || word.back() != 's' || word.find_first_not_of(kPlain) != word.npos) return;
   if (word.ends_with("ies")) {
     if (!word.ends_with("eies") && !word.ends_with("aies")) word.replace(word.size() - 3, 3, "y");
     return;

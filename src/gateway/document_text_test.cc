@@ -86,7 +86,8 @@ TEST(DocumentChunksTest, ChunksCoverAnyTextInOrderAndCutNoCharacter) {
 // Texts made of sentences that are known: a chunk ends where one of them does, unless it alone is too long.
 TEST(DocumentChunksTest, NoSentenceIsCutThatFits) {
   static constexpr std::string_view kSentences[] = {
-      "The fee is 25 dollars.", "Is it due at once?", "See Art. 5 of the rules, e.g. No. 7.", "Mr. J. Smith of the U.S. paid 3.50 today!",
+      "The fee is 25 dollars.", "Is it due at once?", "See Art. 5 of the rules, e.g. No. 7.",
+      "Mr. J. Smith of the U.S. paid 3.50 today!",
       "He said (in part) \"it is not due.\"", "A creditor shall notify an applicant of action taken within 30 days."};
   for (uint64_t seed = 0; seed < 300; ++seed) {
     ChunkDice dice(seed);
@@ -132,7 +133,8 @@ TEST(DocumentInstantTest, InstantsAgreeWithTheCalendarOfTheSystem) {
   }
   EXPECT_EQ(ParseDocumentInstant("1970-01-02").value(), 86'400'000'000'000);
   EXPECT_EQ(DocumentInstantText(86'400'000'000'000), "1970-01-02");
-  for (const char* wrong : {"", "2026", "2026-1-1", "2026-02-29", "2026-13-01", "2026-11-15T00:00:00", "2026-11-15 00:00",
+  for (const char* wrong : {"", "2026", "2026-1-1", "2026-02-29", "2026-13-01", "2026-11-15T00:00:00",
+                            "2026-11-15 00:00",
                             "2026-11-15T24:00:00Z", "2026-11-15T00:00:60Z", "2026-11-15T00:00:00.Z", "1677-01-01",
                             "2262-01-01", "2026-11-15T00:00:00.1234567890Z", "2026-11-15T00:00:00+5", "2026-11-15Zx",
                             "+2026-11-15", "2026-11-15T00:00Z "}) {
@@ -196,7 +198,8 @@ TEST(DocumentParseTest, MistakesAreNamedWithFileLineAndWhatWouldBeRight) {
     return document ? "" : document.error().message();
   };
   const std::string head = "---\nid: a\nversion: 1\npermissions: [public]\n", tail = "---\ntext\n";
-  EXPECT_EQ(reason(head + "permision: [x]\n" + tail), "dir/a.md, line 5: unknown key 'permision'; did you mean permissions?");
+  EXPECT_EQ(reason(head + "permision: [x]\n" + tail),
+            "dir/a.md, line 5: unknown key 'permision'; did you mean permissions?");
   EXPECT_THAT(reason(head + "xyzzy: 1\n" + tail), HasSubstr("known are id, version"));
   EXPECT_THAT(reason("---\nid: a\nversion: 1\n" + tail), HasSubstr("no 'permissions'"));
   EXPECT_THAT(reason("---\nid: a\nversion: 1\npermissions: []\n" + tail), HasSubstr("line 4: permissions"));

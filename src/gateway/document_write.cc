@@ -109,7 +109,8 @@ double NormOf(const std::vector<float>& vector) {
 
 // The chunks and vectors of a document at `row`; returns the digest over all of them.
 Result<std::string> InsertChunks(DocumentDb& db, const PreparedDocument& prepared, int64_t row) {
-  SURETY_ASSIGN_OR_RETURN(auto chunk, DocumentStatement::Prepare(db, "INSERT INTO chunk(id, text, seal) VALUES(?, ?, ?)"));
+  SURETY_ASSIGN_OR_RETURN(auto chunk, DocumentStatement::Prepare(
+      db, "INSERT INTO chunk(id, text, seal) VALUES(?, ?, ?)"));
   SURETY_ASSIGN_OR_RETURN(auto vector, DocumentStatement::Prepare(
       db, "INSERT INTO vector(id, inverse_norm, value) VALUES(?, ?, ?)"));
   std::string seals;
@@ -203,8 +204,8 @@ Status CheckVectors(DocumentDb& db, const PreparedDocument& prepared) {
       return InvalidArgumentError(place + ": an embedding is zero or not finite: it has no direction");
     }
     if (vector.size() != dimensions) {
-      return InvalidArgumentError(fmt::format("{}: an embedding has {} dimensions, the others have {}: use one embedding "
-                                              "model for an index", place, vector.size(), dimensions));
+      return InvalidArgumentError(fmt::format("{}: an embedding has {} dimensions, the others have {}: use one "
+                                              "embedding model for an index", place, vector.size(), dimensions));
     }
   }
   return OkStatus();
@@ -212,7 +213,7 @@ Status CheckVectors(DocumentDb& db, const PreparedDocument& prepared) {
 
 Status CheckVersions(DocumentDb& db, const Document& document) {
   SURETY_ASSIGN_OR_RETURN(auto others, DocumentStatement::Prepare(
-      db, "SELECT d.version, d.from_ns, d.to_ns, a.tenant, d.source FROM document d JOIN audience a ON a.id = d.audience "
+      db, "SELECT d.version, d.from_ns, d.to_ns, a.tenant FROM document d JOIN audience a ON a.id = d.audience "
           "WHERE d.name = ? ORDER BY d.from_ns"));
   others.Text(document.id);
   for (;;) {
@@ -227,8 +228,8 @@ Status CheckVersions(DocumentDb& db, const Document& document) {
     const Validity both = validity.Intersect(document.validity);
     if (both.from_ns >= both.to_ns) continue;
     return {StatusCode::kAlreadyExists,
-            fmt::format("{}: version '{}' (valid from {} to {}) and version '{}' (from {} to {}) overlap; of two versions "
-                        "the earlier ends (effective_to) where the later begins", DocumentPlace(document),
+            fmt::format("{}: version '{}' (valid from {} to {}) and version '{}' (from {} to {}) overlap; of two "
+                        "versions the earlier ends (effective_to) where the later begins", DocumentPlace(document),
                         document.version, DocumentInstantText(document.validity.from_ns),
                         DocumentInstantText(document.validity.to_ns), others.TextAt(0),
                         DocumentInstantText(validity.from_ns), DocumentInstantText(validity.to_ns))};

@@ -60,7 +60,7 @@ inline std::vector<float> DirectionOf(const std::string& text, int dimensions) {
   for (const char c : text) state = (state ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   for (int i = 0; i < dimensions; ++i) {
     state = state * 6364136223846793005 + 1442695040888963407;
-    values.push_back(static_cast<float>(static_cast<int64_t>(state >> 33) - (1LL << 30)) / static_cast<float>(1LL << 30));
+    values.push_back(static_cast<float>(static_cast<int64_t>(state >> 33) - (1LL << 30)) / 1e9F);
   }
   return values;
 }
@@ -77,8 +77,8 @@ inline EmbedTexts EmbedByText(int dimensions) {
 inline std::string BytesOf(const std::vector<Passage>& passages) {
   std::string out;
   for (const Passage& p : passages) {
-    out += fmt::format("[{}:{}@{}] {} {} {} {} {} ", p.document, p.chunk, p.version, p.title, p.text, p.validity.from_ns,
-                       p.validity.to_ns, p.is_public);
+    out += fmt::format("[{}:{}@{}] {} {} {} {} {} ", p.document, p.chunk, p.version, p.title, p.text,
+                       p.validity.from_ns, p.validity.to_ns, p.is_public);
     out.append(reinterpret_cast<const char*>(&p.score), sizeof p.score);
   }
   return out;
