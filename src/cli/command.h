@@ -32,6 +32,7 @@ std::unique_ptr<Command> MakeInspectCommand();
 std::unique_ptr<Command> MakeServeCommand();
 std::unique_ptr<Command> MakeCheckCommand();
 std::unique_ptr<Command> MakeTrainDraftCommand();
+std::unique_ptr<Command> MakeTrainRouterCommand();
 std::unique_ptr<Command> MakeVersionCommand();
 std::vector<std::unique_ptr<Command>> MakeKeysCommands();    // "keys" first, then those under it
 std::vector<std::unique_ptr<Command>> MakeModelsCommands();  // "models" first, then those under it

@@ -236,6 +236,7 @@ int RunCommandLine(int argc, char** argv) {
   program.Add(MakeProbeCommand());
   program.Add(MakePerplexityCommand());
   program.Add(MakeTrainDraftCommand());
+  program.Add(MakeTrainRouterCommand());
   program.Add(MakeInspectCommand());
   for (auto& command : MakeModelsCommands()) program.Add(std::move(command));
   program.Add(MakeVersionCommand());
