@@ -233,25 +233,30 @@ int64_t AttemptsFrom(const Policy& policy, const RouteSpec& route, std::set<std:
   return std::min<int64_t>(rest * (Generates(route) ? route.max_attempts : 1), 1'000'000);
 }
 
-// The worst case by the prices in the file, worked out apart from quota.h: every route on the dearest way, each attempt
-// at full length.
-QuotaAmount WorstByHand(const Policy& policy, const RouteSpec& route, int input_tokens, std::set<std::string>& on_way) {
+// The worst case by the prices in the file, worked out apart from quota.h: every way through fallbacks is walked to its
+// end, all attempts of all its routes at full length are added up, and the dearest way counts.
+QuotaAmount WorstByHand(const Policy& policy, const RouteSpec& first, int input_tokens) {
   QuotaAmount worst;
-  if (!on_way.insert(route.name).second) return worst;
-  for (const FallbackSpec& fallback : route.fallback) {
-    const RouteSpec* to = policy.FindRoute(fallback.to);
-    if (to == nullptr) continue;
-    const QuotaAmount there = WorstByHand(policy, *to, input_tokens, on_way);
-    worst.money = std::max(worst.money, there.money);
-    worst.tokens = std::max(worst.tokens, there.tokens);
-  }
-  on_way.erase(route.name);
-  const auto model = policy.models.find(route.model);
-  if (!Generates(route) || model == policy.models.end()) return worst;
-  const double money = input_tokens * model->second.input_cost_per_token +
-                       route.max_output_tokens * model->second.output_cost_per_token;
-  worst.money = std::max(worst.money, money * route.max_attempts);
-  worst.tokens = std::max<int64_t>(worst.tokens, (int64_t{input_tokens} + route.max_output_tokens) * route.max_attempts);
+  std::vector<const RouteSpec*> way;
+  std::function<void(const RouteSpec&)> walk = [&](const RouteSpec& route) {
+    if (std::ranges::find(way, &route) != way.end()) return;
+    way.push_back(&route);
+    QuotaAmount sum;
+    for (const RouteSpec* at : way) {
+      const auto model = policy.models.find(at->model);
+      if (!Generates(*at) || model == policy.models.end()) continue;
+      sum.money += at->max_attempts * (input_tokens * model->second.input_cost_per_token +
+                                       at->max_output_tokens * model->second.output_cost_per_token);
+      sum.tokens += int64_t{at->max_attempts} * (int64_t{input_tokens} + at->max_output_tokens);
+    }
+    worst.money = std::max(worst.money, sum.money);
+    worst.tokens = std::max(worst.tokens, sum.tokens);
+    for (const FallbackSpec& fallback : route.fallback) {
+      if (const RouteSpec* to = policy.FindRoute(fallback.to)) walk(*to);
+    }
+    way.pop_back();
+  };
+  walk(first);
   return worst;
 }
 
@@ -371,8 +376,7 @@ Obligation CheckReservations(const CheckInput& input) {
     const auto context = policy.contexts.find(route.context);
     const int declared = context == policy.contexts.end() ? 0 : context->second.max_input_tokens;
     const int input_tokens = declared > 0 ? declared : 8192;
-    std::set<std::string> on_way;
-    const QuotaAmount needed = WorstByHand(policy, route, input_tokens, on_way);
+    const QuotaAmount needed = WorstByHand(policy, route, input_tokens);
     const QuotaAmount reserved = input.run.worst_case(policy, route, input_tokens, route.max_output_tokens);
     if (reserved.money < needed.money * (1 - 1e-9) || reserved.tokens < needed.tokens) {
       out.faults.push_back(fmt::format("route '{}': {:.6g} and {} tokens are reserved, {:.6g} and {} can be used",

@@ -207,24 +207,23 @@ Shape<std::string> FileNameShape(int64_t max_bytes) {
 }
 
 Shape<std::string> TextOrFileShape(size_t max_bytes) {
+  struct FileForm {
+    std::string file;
+  };
+  const auto form = Fields<FileForm>("the text of a file")
+                        .Add("file", &FileForm::file, FileNameShape(static_cast<int64_t>(max_bytes)),
+                             "its name, relative to the policy", Presence::kRequired)
+                        .Done();
   Shape<std::string> from_file;
-  from_file.schema = {{"type", "object"},
-                      {"properties", {{"file", {{"type", "string"}, {"description", "a file with the text"}}}}},
-                      {"required", boost::json::array{"file"}},
-                      {"additionalProperties", false}};
-  from_file.read = [max_bytes](PolicyReading& reading, const YamlNode& node, std::string& out) {
-    const YamlNode* name = node.Find("file");
-    if (node.kind != YamlNode::Kind::kMap || name == nullptr || node.entries.size() != 1) {
-      reading.Fail(node, fmt::format("a text or {{file: NAME}} is wanted; here stands {}",
-                                     node.kind == YamlNode::Kind::kMap ? "a map with other keys" : DescribeKind(node)));
-      return false;
-    }
-    std::string ignored;
-    if (!FileNameShape(static_cast<int64_t>(max_bytes)).read(reading, *name, ignored)) return false;
-    out = *reading.File(*name, static_cast<int64_t>(max_bytes));
+  from_file.schema = form.schema;
+  from_file.read = [form, max_bytes](PolicyReading& reading, const YamlNode& node, std::string& out) {
+    FileForm made;
+    if (!form.read(reading, node, made)) return false;
+    const YamlNode& name = *node.Find("file");
+    out = *reading.File(name, static_cast<int64_t>(max_bytes));
     while (out.ends_with('\n') || out.ends_with('\r')) out.pop_back();
     const bool empty = out.empty();
-    if (empty) reading.Fail(*name, fmt::format("'{}' is empty", name->text));
+    if (empty) reading.Fail(name, fmt::format("'{}' is empty", name.text));
     return !empty;
   };
   return EitherShape(TextShape(max_bytes), std::move(from_file));
