@@ -71,12 +71,13 @@ void TimesPanelsPlain(const float* a, int64_t n_rows, int64_t n_terms, const dou
 }
 #endif
 
-void TimesPanels(const float* a, int64_t n_rows, int64_t n_terms, const double* panels, int64_t stride, double* out) {
+using TimesPanelsFn = void (*)(const float*, int64_t, int64_t, const double*, int64_t, double*);
+TimesPanelsFn TimesPanels(bool plain) {
 #if defined(__x86_64__)
   static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
-  if (has_avx2) return TimesPanelsAvx2(a, n_rows, n_terms, panels, stride, out);
+  if (has_avx2 && !plain) return TimesPanelsAvx2;
 #endif
-  TimesPanelsPlain(a, n_rows, n_terms, panels, stride, out);
+  return TimesPanelsPlain;
 }
 
 double DotOf(std::span<const double> a, std::span<const double> b) {
@@ -158,7 +159,7 @@ Result<LogisticObjective> LogisticObjective::Make(const LogisticData& data, std:
 void LogisticObjective::Residuals(int64_t chunk) {
   const int64_t first = chunk * kRowsAtOnce, n_rows = std::min(kRowsAtOnce, n_ - first);
   std::vector<double> logits(static_cast<size_t>(n_rows * stride_));
-  TimesPanels(rows_.data() + first * width_, n_rows, width_, panels_.data(), stride_, logits.data());
+  TimesPanels(plain_)(rows_.data() + first * width_, n_rows, width_, panels_.data(), stride_, logits.data());
   double loss = 0;
   for (int64_t r = 0; r < n_rows; ++r) {
     double* z = logits.data() + r * stride_;
@@ -189,8 +190,8 @@ double LogisticObjective::Evaluate(std::span<const double> parameters, std::span
   ParallelFor(executor, static_cast<int64_t>(losses_.size()), [&](int64_t chunk, int) { Residuals(chunk); });
   ParallelFor(executor, (width_ + kRowsAtOnce - 1) / kRowsAtOnce, [&](int64_t chunk, int) {
     const int64_t first = chunk * kRowsAtOnce;
-    TimesPanels(columns_.data() + first * n_, std::min(kRowsAtOnce, width_ - first), n_, residuals_.data(), stride_,
-                gradient.data() + first * stride_);
+    TimesPanels(plain_)(columns_.data() + first * n_, std::min(kRowsAtOnce, width_ - first), n_, residuals_.data(),
+                        stride_, gradient.data() + first * stride_);
   });
   const double loss = std::accumulate(losses_.begin(), losses_.end(), 0.0) / static_cast<double>(n_);
   const auto n_weights = static_cast<size_t>((width_ - 1) * stride_);   // the biases are not among them

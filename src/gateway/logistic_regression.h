@@ -37,6 +37,8 @@ class LogisticObjective {
   int64_t stride() const { return stride_; }
   int64_t size() const { return width_ * stride_; }
   void set_l2(double l2) { l2_ = l2; }
+  // Without the processor's wider instructions; for tests: no bit may differ.
+  void set_plain(bool plain) { plain_ = plain; }
   // f, and its gradient in `gradient`. Precondition: both have size() entries, and zeros beyond K.
   double Evaluate(std::span<const double> parameters, std::span<double> gradient, Executor& executor);
 
@@ -45,6 +47,7 @@ class LogisticObjective {
 
   int64_t n_ = 0, width_ = 0, n_classes_ = 0, stride_ = 0;
   double l2_ = 0;
+  bool plain_ = false;
   std::vector<float> rows_;          // n x width, the last column 1
   std::vector<float> columns_;       // width x n
   std::vector<int> labels_;

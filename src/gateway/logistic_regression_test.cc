@@ -1,6 +1,7 @@
 #include "gateway/logistic_regression.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
 
 #include <gtest/gtest.h>
@@ -137,18 +138,20 @@ TEST(LogisticRegressionTest, TwoPointsHaveTheirKnownMinimum) {
   }
 }
 
-TEST(LogisticRegressionTest, TheNumberOfWorkersDoesNotChangeABit) {
-  const LogisticProblem p(500, 40, 11, 13);
+TEST(LogisticRegressionTest, NeitherWorkersNorInstructionsChangeABit) {
+  const LogisticProblem p(501, 41, 11, 13);
   std::vector<std::vector<double>> results;
-  for (const int workers : {1, 2, 3}) {
-    const auto pool = MakeThreadPool({.n_workers = workers, .pin = false, .spin_nanos = 0});
+  for (const int workers : {1, 2, 3, -1}) {
+    const auto pool = MakeThreadPool({.n_workers = std::abs(workers), .pin = false, .spin_nanos = 0});
     LogisticObjective objective = p.Objective(1e-3);
+    objective.set_plain(workers < 0);
     std::vector<double> w(static_cast<size_t>(objective.size()));
     ASSERT_TRUE(Minimise(objective, {}, *pool, LogisticGoOn, w));
     results.push_back(w);
   }
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(results[0], results[2]);
+  EXPECT_EQ(results[0], results[3]);
 }
 
 TEST(LogisticRegressionTest, RefusesWhatDoesNotFitAndStopsWhenAsked) {
