@@ -69,7 +69,7 @@ TEST(CitationVerifierTest, PassesCitedSentencesInBothForms) {
            R"(The fee is $35 [fees:3@2026-01 "The overdraft fee is $35.00 per item"].)",
            R"(Our terms say "The overdraft fee is $35.00 per item" [fees:3@2026-01].)",
            "Our terms say \u201CThe overdraft   fee is\n$35.00 per item.\u201D [fees:3@2026-01]",
-           R"(The fee is thirty-five dollars [fees:3@2026-01 "overdraft fee is $35.00 per item, and at most $105 a day."])",
+           R"(The fee is thirty-five dollars [fees:3@2026-01 "overdraft fee is $35.00 per item, and at most $105"])",
            R"(You may dispute it within 60 days [fees:3@2026-01 "Customers may dispute a charge within 60 days"].)",
            R"(1. It costs $35. [fees:3@2026-01 "fee is $35.00 per item"])"
            "\n2. A lost card is replaced within five working days. "
@@ -133,7 +133,7 @@ TEST(CitationVerifierTest, ACitationCoversItsOwnSentenceAlone) {
   EXPECT_THAT(CiteFindings(R"("The overdraft fee is $35.00 per item." [fees:3@2026-01] You must pay.)"),
               ElementsAre(StartsWith("an obligation")));
   // Dr. and e.g. do not end a sentence.
-  EXPECT_THAT(CiteFindings(R"(Ask Dr. No about fees, e.g. overdrafts, [fees:3@2026-01 "The overdraft fee is $35.00"].)"),
+  EXPECT_THAT(CiteFindings(R"(Ask Dr. No about fees, e.g. overdraft, [fees:3@2026-01 "The overdraft fee is $35.00"].)"),
               IsEmpty());
 }
 

@@ -28,7 +28,7 @@ bool FoldTestPlain(char32_t c) {
   const utf8proc_property_t& p = *utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
   return !p.ignorable && p.category != UTF8PROC_CATEGORY_CF && p.category != UTF8PROC_CATEGORY_CC &&
          p.category != UTF8PROC_CATEGORY_CN && p.category != UTF8PROC_CATEGORY_ZS &&
-         p.category != UTF8PROC_CATEGORY_ZL && p.category != UTF8PROC_CATEGORY_ZP && 
+         p.category != UTF8PROC_CATEGORY_ZL && p.category != UTF8PROC_CATEGORY_ZP &&
          p.category != UTF8PROC_CATEGORY_CS && c != 0x2800 &&
          !(c >= 0x2018 && c <= 0x201F);
 }
