@@ -1,6 +1,7 @@
 // Canonical JSON against the vectors of RFC 8785 (appendix B and section 3.2), and its own law: equal values have equal
 // bytes, and nothing is lost.
 #include <bit>
+#include <charconv>
 #include <cmath>
 
 #include <boost/json.hpp>
@@ -72,10 +73,7 @@ json::value RandomJson(uint64_t seed, uint64_t& at, int depth) {
     case 0: return nullptr;
     case 1: return draw(2) == 0;
     case 2: return static_cast<int64_t>(RandomBits({seed, at++, RandomPurpose::kTest, 0}));
-    case 3: {
-      const double value = std::bit_cast<double>(RandomBits({seed, at++, RandomPurpose::kTest, 0}));
-      return std::isfinite(value) ? json::value(value) : json::value(0.5);
-    }
+    case 3: return static_cast<double>(draw(1000)) / 8;   // digits that every reader of numbers agrees on
     case 4: {
       std::string text;
       for (uint64_t n = draw(8); n > 0; --n) text += static_cast<char>(draw(127));
@@ -94,14 +92,24 @@ json::value RandomJson(uint64_t seed, uint64_t& at, int depth) {
   }
 }
 
-TEST(CanonicalJsonTest, ReadsBackAsTheSameValueAndIsItsOwnCanon) {
+TEST(CanonicalJsonTest, ReadsBackAsTheSameValue) {
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     uint64_t at = 0;
     const json::value value = RandomJson(seed, at, 0);
     const std::string text = CanonicalJson(value);
-    json::parse_options options;
-    options.numbers = json::number_precision::precise;
-    EXPECT_EQ(CanonicalJson(json::parse(text, {}, options)), text) << text;
+    EXPECT_EQ(CanonicalJson(json::parse(text)), text);
+  }
+}
+
+TEST(CanonicalJsonTest, EveryDoubleReadsBackAsItself) {
+  for (uint64_t i = 0; i < 50'000; ++i) {
+    const double value = std::bit_cast<double>(RandomBits({1, i, RandomPurpose::kTest, 0}));
+    if (!std::isfinite(value)) continue;
+    const std::string text = CanonicalJson(value);
+    double read = 0;
+    const auto end = std::from_chars(text.data(), text.data() + text.size(), read);
+    ASSERT_EQ(end.ptr, text.data() + text.size()) << text;
+    ASSERT_EQ(read, value) << text;
   }
 }
 

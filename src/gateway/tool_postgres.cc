@@ -219,7 +219,8 @@ ToolOutcome CallPostgresTool(const ToolCall& call) {
   }
   outcome.effect = ToolEffect::kDone;
   if (PQresultStatus(result->get()) == PGRES_COMMAND_OK) {
-    outcome.value = json::object{{"changed", NumericValue(PQcmdTuples(result->get()))}};
+    const std::string_view changed = PQcmdTuples(result->get());
+    outcome.value = json::object{{"changed", changed.empty() ? json::value(0) : NumericValue(changed)}};
   } else {
     outcome.value = PostgresRows(result->get());
   }
