@@ -19,10 +19,10 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::Edits;
-using testing::GoodPolicyFiles;
-using testing::MemoryFiles;
-using testing::ReadEdited;
+using policy_text::Edits;
+using policy_text::GoodPolicyFiles;
+using policy_text::MemoryFiles;
+using policy_text::ReadEdited;
 
 const int64_t kCheckNow = *ParseInstant("2026-03-01");
 

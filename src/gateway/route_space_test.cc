@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
-using testing::ReadEdited;
+using policy_text::ReadEdited;
 
 std::vector<RouteReach::Kind> Kinds(const RouteSpace& space) {
   std::vector<RouteReach::Kind> out;

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "gateway/policy_reader.h"
 
-namespace surety::gateway::testing {
+namespace surety::gateway::policy_text {
 
 // Reads only, by exact path.
 class MemoryFiles final : public FileSystem {
@@ -36,4 +36,4 @@ using Edits = std::vector<std::pair<std::string_view, std::string_view>>;
 std::string EditedPolicyText(const Edits& edits);
 Result<Policy> ReadEdited(const Edits& edits);
 
-}  // namespace surety::gateway::testing
+}  // namespace surety::gateway::policy_text

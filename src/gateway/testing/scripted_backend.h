@@ -17,14 +17,14 @@
 namespace surety::gateway {
 
 struct ScriptedAnswer {
-  std::vector<std::string> pieces;
-  std::vector<api::ToolCallDelta> calls;           // after the pieces, one an event
+  std::vector<std::string> pieces = {};
+  std::vector<api::ToolCallDelta> calls = {};      // after the pieces, one an event
   api::FinishReason finish = api::FinishReason::kStop;
-  Status error;
-  api::Usage usage;
-  std::string stop_text;
+  Status error = {};
+  api::Usage usage = {};
+  std::string stop_text = {};
   int64_t delay_ms = 0;                            // before the first piece
-  std::optional<api::Refusal> refusal;
+  std::optional<api::Refusal> refusal = {};
 };
 
 class ScriptedBackend final : public api::Backend {
