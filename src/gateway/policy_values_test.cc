@@ -44,8 +44,8 @@ TEST(PolicyValuesTest, WhatIsFormattedReadsBack) {
 // Against the calendar of the standard library.
 TEST(PolicyValuesTest, InstantsAreThoseOfTheCalendar) {
   using std::chrono::days;
-  for (int n = -20'000; n < 55'000; n += 13) {
-    const std::chrono::year_month_day day{std::chrono::sys_days(days(n))};
+  for (int64_t n = -20'000; n < 55'000; n += 13) {
+    const std::chrono::year_month_day day{std::chrono::sys_days(days(static_cast<int>(n)))};
     const std::string date = fmt::format("{:04}-{:02}-{:02}", static_cast<int>(day.year()),
                                          static_cast<unsigned>(day.month()), static_cast<unsigned>(day.day()));
     EXPECT_EQ(ParseInstant(date), n * 86'400 * kS) << date;
