@@ -15,12 +15,12 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::EditedPolicyText;
-using testing::Edits;
-using testing::GoodPolicyFiles;
-using testing::GoodPolicyText;
-using testing::MemoryFiles;
-using testing::ReadEdited;
+using policy_text::EditedPolicyText;
+using policy_text::Edits;
+using policy_text::GoodPolicyFiles;
+using policy_text::GoodPolicyText;
+using policy_text::MemoryFiles;
+using policy_text::ReadEdited;
 
 // The line of the good policy, after `edits`, in which `text` stands.
 int LineOf(const std::string& whole, std::string_view text) {

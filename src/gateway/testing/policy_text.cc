@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 
-namespace surety::gateway::testing {
+namespace surety::gateway::policy_text {
 
 Result<std::unique_ptr<MappedFile>> MemoryFiles::Map(const std::string& path) {
   SURETY_ASSIGN_OR_RETURN(const std::string all, ReadAll(path, INT64_MAX));
@@ -153,4 +153,4 @@ Result<Policy> ReadEdited(const Edits& edits) {
   return ReadPolicyText(files, "p/policy.yaml", EditedPolicyText(edits));
 }
 
-}  // namespace surety::gateway::testing
+}  // namespace surety::gateway::policy_text

@@ -1,6 +1,6 @@
 // A policy that fulfils every obligation, to be spoilt in one place by tests; and files in memory.
 //
-// Threads: one. For tests only.
+// Threads: one. For tests only. Not in a namespace `testing`: that would hide gtest's from every test of the module.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "gateway/policy_reader.h"
 
-namespace surety::gateway::testing {
+namespace surety::gateway::policy_text {
 
 // Reads only, by exact path.
 class MemoryFiles final : public FileSystem {
@@ -36,4 +36,4 @@ using Edits = std::vector<std::pair<std::string_view, std::string_view>>;
 std::string EditedPolicyText(const Edits& edits);
 Result<Policy> ReadEdited(const Edits& edits);
 
-}  // namespace surety::gateway::testing
+}  // namespace surety::gateway::policy_text
