@@ -13,6 +13,7 @@
 #include "gateway/policy_check.h"
 #include "gateway/policy_diff.h"
 #include "gateway/policy_reader.h"
+#include "gateway/policy_trace.h"
 
 namespace surety::cli {
 namespace {
@@ -53,6 +54,16 @@ void PrintDiff(const boost::json::object& diff) {
   for (const value& line : diff.at("caches").as_array()) Print("  cache: {}\n", Text(line));
 }
 
+void PrintTrace(const boost::json::object& trace) {
+  Print("\n{} of {} requests take another route\n", trace.at("moved").to_number<int64_t>(),
+        trace.at("requests").to_number<int64_t>());
+  for (const auto& move : trace.at("moves").as_object()) {
+    Print("  {}: {}\n", std::string_view(move.key()), move.value().to_number<int64_t>());
+  }
+}
+
+constexpr int64_t kMaxTraceBytes = 256LL << 20;
+
 class CheckCommand final : public Command {
  public:
   std::string name() const override { return "check"; }
@@ -69,9 +80,11 @@ class CheckCommand final : public Command {
     flags.Group("Report");
     flags.Add("--explain", explain_, "cache: by route and dimension its source, canonical form and witnesses");
     flags.Add("--diff", old_, "an older policy: what changes, and which cached answers die");
+    flags.Add("--trace", trace_, "with --diff: a file of requests, one JSON object a line (text, claims, metadata); which of "
+                                 "them take another route");
     flags.Add("--brief", brief_, "one line an obligation, with what is broken");
     flags.Group("Output");
-    flags.Add("--json", json_, "one JSON object: policy, digest, holds, obligations; cache with --explain, diff with --diff");
+    flags.Add("--json", json_, "one JSON object: policy, digest, holds, obligations; cache with --explain, diff with --diff, trace with --trace");
     flags.Add("--schema", schema_, "print the JSON schema of policy files for editors, and nothing else");
   }
   int Run() override {
@@ -83,6 +96,7 @@ class CheckCommand final : public Command {
     if (explain_ && *explain_ != "cache") {
       return ReportUsage(InvalidArgumentError(fmt::format("--explain: '{}' cannot be explained; cache can", *explain_)));
     }
+    if (trace_ && !old_) return ReportUsage(InvalidArgumentError("--trace: name the older policy with --diff too"));
     FileSystem& files = FileSystem::Real();
     const auto policy = gateway::ReadPolicy(files, policy_);
     if (!policy) return ReportFailure(policy.error());
@@ -94,16 +108,28 @@ class CheckCommand final : public Command {
     }
     const gateway::CheckInput input{.policy = *policy, .files = files, .now_ns = Clock::Real().WallNanos(),
                                     .space = gateway::SpaceOf(*policy)};
-    return Report(input, gateway::CheckPolicy(input), old);
+    boost::json::object trace;
+    if (trace_) {
+      auto compared = Compare(*old, input);
+      if (!compared) return ReportFailure(compared.error().WithContext("--trace " + *trace_));
+      trace = *std::move(compared);
+    }
+    return Report(input, gateway::CheckPolicy(input), old, trace);
   }
 
  private:
+  Result<boost::json::object> Compare(const gateway::Policy& old, const gateway::CheckInput& input) const {
+    SURETY_ASSIGN_OR_RETURN(const std::string text, input.files.ReadAll(*trace_, kMaxTraceBytes));
+    SURETY_ASSIGN_OR_RETURN(const auto requests, gateway::ParseRequestTrace(text));
+    return gateway::CompareTraces(old, input.policy, requests, input.now_ns);
+  }
   int Report(const gateway::CheckInput& input, const std::vector<gateway::Obligation>& obligations,
-             const std::optional<gateway::Policy>& old) const {
+             const std::optional<gateway::Policy>& old, const boost::json::object& trace) const {
     const bool holds = std::ranges::all_of(obligations, [](const auto& obligation) { return obligation.holds(); });
     boost::json::object out = gateway::ObligationsToJson(obligations);
     if (explain_) out["cache"] = gateway::ExplainCache(input);
     if (old) out["diff"] = gateway::DiffPolicies(*old, input.policy);
+    if (trace_) out["trace"] = trace;
     if (json_) {
       out["policy"] = {{"id", input.policy.id}, {"version", input.policy.version}};
       out["digest"] = input.policy.digest;
@@ -113,12 +139,13 @@ class CheckCommand final : public Command {
       PrintObligations(obligations, brief_);
       if (explain_) PrintCacheMatrix(out["cache"].as_array());
       if (old) PrintDiff(out["diff"].as_object());
+      if (trace_) PrintTrace(trace);
     }
     return holds ? kExitOk : kExitFailure;
   }
 
   std::string policy_;
-  std::optional<std::string> explain_, old_;
+  std::optional<std::string> explain_, old_, trace_;
   bool brief_ = false, json_ = false, schema_ = false;
 };
 

@@ -92,6 +92,15 @@ std::vector<Circumstances> ConfusableValues(const CheckInput& input) {
       out.push_back(With(With(out[0], left, whole.substr(0, cut)), right, whole.substr(cut)));
     }
   }
+  // And with a separator inside, on either side of the border.
+  for (const std::string separator : {"|", ",", ":", ";", "=", "/", " ", "\\", "\"", "-", "_", "."}) {
+    for (size_t d = 0; d + 1 < kDimensions; ++d) {
+      const auto left = static_cast<Dimension>(d), right = static_cast<Dimension>(d + 1);
+      if (right == Dimension::kEffectiveDate) continue;
+      out.push_back(With(With(out[0], left, "x" + separator + "y"), right, "z"));
+      out.push_back(With(With(out[0], left, "x"), right, "y" + separator + "z"));
+    }
+  }
   const std::vector<std::vector<std::string>> sets = {{},         {"a", "b"}, {"a", "b", "c"}, {"a", "bc"},
                                                       {"ab", "c"}, {"abc"},    {"a b"},         {"a", "b c"}};
   for (const auto& set : sets) {
@@ -267,6 +276,7 @@ void CheckDeclaredValues(const CheckInput& input, Obligation& out) {
 Obligation CheckKeyInjectivity(const CheckInput& input) {
   Obligation out{1, "key injectivity", {}, {}, {}};
   std::map<std::string, Circumstances> by_key;
+  std::vector<std::string> shared, unread;
   size_t n_values = 0;
   for (const Circumstances& raw : ConfusableValues(input)) {
     const auto canonical = input.run.canonical(raw);
@@ -279,13 +289,17 @@ Obligation CheckKeyInjectivity(const CheckInput& input) {
     const auto [at, is_new] = by_key.emplace(*key, *canonical);
     n_values += is_new ? 1 : 0;
     if (!is_new && !(at->second == *canonical)) {
-      out.faults.push_back(fmt::format("one key for two: {} and {}", Quoted(at->second), Quoted(*canonical)));
+      shared.push_back(fmt::format("one key for two: {} and {}", Quoted(at->second), Quoted(*canonical)));
     }
     if (CircumstancesOf(*key) != *canonical) {
-      out.faults.push_back(fmt::format("the key of {} cannot be read back", Quoted(*canonical)));
+      unread.push_back(fmt::format("the key of {} cannot be read back", Quoted(*canonical)));
     }
   }
-  if (out.faults.size() > 5) out.faults.resize(5);
+  // A few examples say it all.
+  for (std::vector<std::string>* faults : {&shared, &unread}) {
+    if (faults->size() > 3) faults->resize(3);
+    out.faults.insert(out.faults.end(), faults->begin(), faults->end());
+  }
   out.details.push_back(fmt::format("each of {} keys reads back as what it was made of (tag, length, bytes by dimension), "
                                     "so no two circumstances share one; {} pairs compared", n_values,
                                     n_values * (n_values - (n_values > 0 ? 1 : 0)) / 2));

@@ -168,6 +168,26 @@ int64_t StagesNs(const Policy& policy, const RouteSpec& route) {
   return gather + verify;
 }
 
+// Ways through fallbacks are walked one by one below, so there must not be too many: with each route falling back to two
+// others their number doubles at every step.
+bool TooManyWays(const Policy& policy) {
+  constexpr int kMaxSteps = 100'000;
+  int n_steps = 0;
+  std::vector<const RouteSpec*> way;
+  std::function<void(const RouteSpec&)> walk = [&](const RouteSpec& route) {
+    if (n_steps > kMaxSteps || std::ranges::find(way, &route) != way.end()) return;
+    ++n_steps;
+    way.push_back(&route);
+    for (const FallbackSpec& fallback : route.fallback) {
+      if (const RouteSpec* to = policy.FindRoute(fallback.to)) walk(*to);
+    }
+    way.pop_back();
+  };
+  for (const RouteSpec& route : policy.routes) walk(route);
+  return n_steps > kMaxSteps;
+}
+constexpr const char* kTooManyWays = "fallbacks branch into more ways than can be walked; let routes share fewer";
+
 // The longest that a request can take from here on, if every route uses up its deadline and then falls back.
 int64_t LongestNs(const Policy& policy, const RouteSpec& route, std::set<std::string>& on_way) {
   if (!on_way.insert(route.name).second) return 0;
@@ -340,7 +360,11 @@ Obligation CheckRouting(const CheckInput& input) {
       if (to != nullptr) CheckFallback(input, route, *to, out);
     }
   }
-  CheckDeadlines(input, out);
+  if (TooManyWays(policy)) {
+    out.faults.emplace_back(kTooManyWays);
+  } else {
+    CheckDeadlines(input, out);
+  }
   out.details.push_back(fmt::format("{} combinations of what conditions tell apart, {}", input.space.n_cells,
                                     input.space.exhaustive ? "all walked" : "judged by conditions and samples"));
   return out;
@@ -348,6 +372,10 @@ Obligation CheckRouting(const CheckInput& input) {
 
 Obligation CheckRetryBound(const CheckInput& input) {
   Obligation out{10, "retry bound", {}, {}, {}};
+  if (TooManyWays(input.policy)) {
+    out.faults.emplace_back(kTooManyWays);
+    return out;
+  }
   for (const RouteSpec& route : input.policy.routes) {
     std::set<std::string> on_way;
     const int64_t attempts = AttemptsFrom(input.policy, route, on_way);
@@ -372,6 +400,10 @@ Obligation CheckRetryBound(const CheckInput& input) {
 Obligation CheckReservations(const CheckInput& input) {
   Obligation out{11, "budget", {}, {}, {}};
   const Policy& policy = input.policy;
+  if (TooManyWays(policy)) {
+    out.faults.emplace_back(kTooManyWays);
+    return out;
+  }
   for (const RouteSpec& route : policy.routes) {
     const auto context = policy.contexts.find(route.context);
     const int declared = context == policy.contexts.end() ? 0 : context->second.max_input_tokens;

@@ -5,10 +5,12 @@
 #include <filesystem>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "gateway/policy_diff.h"
+#include "gateway/policy_trace.h"
 #include "gateway/policy_values.h"
 #include "gateway/testing/policy_text.h"
 
@@ -398,6 +400,49 @@ TEST(PolicyDiffTest, ShowsWhatChangedAndWhichEntriesDie) {
 TEST(PolicyDiffTest, AVersionThatStaysThoughTheFileChangedIsSaid) {
   const auto before = ReadEdited({}), after = ReadEdited({{"ttl: 6h", "ttl: 5h"}});
   EXPECT_THAT(boost::json::serialize(DiffPolicies(*before, *after)), HasSubstr("policy.version is the same"));
+}
+
+TEST(PolicyTraceTest, CountsTheRequestsThatTakeAnotherRoute) {
+  const auto before = ReadEdited({});
+  const auto after = ReadEdited({{"amount: {above: 10000}", "amount: {above: 500}"}});
+  ASSERT_TRUE(before && after);
+  const auto requests = ParseRequestTrace("{\"text\": \"what are your opening hours?\"}\n\n"
+                                          "{\"text\": \"I want to send usd 900\", \"claims\": {\"perms\": [\"staff\"]}}\n"
+                                          "{\"text\": \"I dispute this\", \"metadata\": {\"channel\": \"app\"}}\n");
+  ASSERT_TRUE(requests) << requests.error().message();
+  const auto same = CompareTraces(*before, *before, *requests, kCheckNow);
+  ASSERT_TRUE(same) << same.error().message();
+  EXPECT_EQ(same->at("moved"), 0);
+  const auto moved = CompareTraces(*before, *after, *requests, kCheckNow);
+  EXPECT_EQ(moved->at("requests"), 3);
+  EXPECT_EQ(boost::json::serialize(moved->at("moves")), "{\"otherwise > controlled\":1}");
+  const auto router = TraceRouter::Make(*before, kCheckNow);
+  EXPECT_EQ((*router)->RouteOf((*requests)[0]), "ready");
+  EXPECT_EQ((*router)->RouteOf((*requests)[2]), "controlled");
+  EXPECT_FALSE(ParseRequestTrace("{\"text\": 1}"));
+  EXPECT_THAT(ParseRequestTrace("{\"text\": \"a\"}\nnot json\n").error().message(), HasSubstr("line 2"));
+}
+
+// The demo takes the requests that it was made for the way that it promises.
+TEST(PolicyTraceTest, TheExampleRoutesAsItSays) {
+  const auto policy = ReadPolicy(FileSystem::Real(), SURETY_TESTDATA "/../policies/retail-demo/policy.yaml");
+  ASSERT_TRUE(policy) << policy.error().message();
+  const auto router = TraceRouter::Make(*policy, kCheckNow);
+  ASSERT_TRUE(router) << router.error().message();
+  const std::pair<const char*, const char*> cases[] = {
+      {"What are your opening hours?", "faq"},
+      {"When will my card arrive?", "faq"},
+      {"How high is the monthly fee?", "faq"},
+      {"How long does a transfer take?", "policy_answer"},
+      {"Is there a fee for an overdraft?", "policy_answer"},
+      {"I want to dispute a payment on my card", "high"},
+      {"There is a transaction that I did not make. It is not my transaction!", "high"},
+      {"I want to make a complaint", "high"},
+      {"Can I send $12,000 by wire transfer?", "high"},
+      {"Can I send 25000 dollars tomorrow?", "high"},
+      {"What are your opening hours? I want to dispute a charge.", "high"},
+      {"Tell me a joke", "otherwise"}};
+  for (const auto& [text, route] : cases) EXPECT_EQ((*router)->RouteOf({.text = text, .caller = {}}), route) << text;
 }
 
 }  // namespace

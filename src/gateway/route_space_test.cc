@@ -1,9 +1,13 @@
 #include "gateway/route_space.h"
 
+#include <random>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gateway/signal_conditions.h"
+#include "gateway/signals.h"
 #include "gateway/testing/policy_text.h"
 
 namespace surety::gateway {
@@ -76,6 +80,37 @@ TEST(RouteSpaceTest, NumbersAreToldApartAtEveryBound) {
               ElementsAre(RouteReach::Kind::kReached, RouteReach::Kind::kReached, RouteReach::Kind::kNever,
                           RouteReach::Kind::kReached, RouteReach::Kind::kNever, RouteReach::Kind::kReached,
                           RouteReach::Kind::kReached, RouteReach::Kind::kReached));
+}
+
+// The router's own functions over random values never lead where the space says that nothing leads, nor at a level or
+// with an intent that it leaves out; and together they reach all of it.
+TEST(RouteSpaceTest, AgreesWithTheRouter) {
+  const auto policy = ReadEdited({});
+  const RouteSpace space = SpaceOf(*policy);
+  std::mt19937 random(3);
+  const auto pick = [&](std::vector<std::string> from) { return from[random() % from.size()]; };
+  std::vector<std::set<std::string>> seen(policy->routes.size());
+  for (int i = 0; i < 20'000; ++i) {
+    Signals signals;
+    signals.values["intent"].label = pick({"hours", "card", "loan", "none", "abstained"});
+    signals.values["rights"].label = pick({"true", "false"});
+    signals.values["channel"].label = pick({"app", "branch", "none"});
+    SignalValue& amount = signals.values["amount"];
+    amount.label = pick({"none", "abstained", "number"});
+    amount.has_number = amount.label == "number";
+    amount.number = static_cast<double>(random() % 20'001);
+    RoutingFacts facts{.policy = &*policy, .signals = &signals, .dimensions = {}, .permissions = {}};
+    if (random() % 2 == 0) facts.permissions = {"staff"};
+    signals.risk = LevelFor(policy->risk, facts);
+    signals.complexity = LevelFor(policy->complexity, facts);
+    const auto route = static_cast<size_t>(&ChooseRoute(facts) - policy->routes.data());
+    ASSERT_LT(route, space.routes.size());
+    ASSERT_EQ(space.routes[route].kind, RouteReach::Kind::kReached);
+    ASSERT_TRUE(space.routes[route].risks[static_cast<size_t>(signals.risk)]);
+    ASSERT_TRUE(space.routes[route].intents.contains(signals.values["intent"].label));
+    seen[route].insert(signals.values["intent"].label);
+  }
+  for (size_t r = 0; r < seen.size(); ++r) EXPECT_EQ(seen[r], space.routes[r].intents) << policy->routes[r].name;
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // A policy that fulfils every obligation, to be spoilt in one place by tests; and files in memory.
 //
-// Threads: one. For tests only.
+// Threads: one. For tests only. Not in a namespace `testing`: that would hide gtest's from every test of the module.
 #pragma once
 
 #include <map>
