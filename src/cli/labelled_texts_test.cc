@@ -34,7 +34,7 @@ std::string CsvFault(std::string_view text) {
 
 TEST(CsvTableTest, QuotedFieldsHoldCommasLineBreaksAndQuotes) {
   EXPECT_THAT(CsvFields("a,b\n1,2\n"), ElementsAre(ElementsAre("a", "b"), ElementsAre("1", "2")));
-  EXPECT_THAT(CsvFields("\xEF\xBB\xBFa,b\r\n1,2"), ElementsAre(ElementsAre("a", "b"), ElementsAre("1", "2")));
+  EXPECT_THAT(CsvFields("\xEF\xBB\xBF" "a,b\r\n1,2"), ElementsAre(ElementsAre("a", "b"), ElementsAre("1", "2")));
   EXPECT_THAT(CsvFields("\"x, \"\"y\"\"\nz\",b\n\n,\n"),
               ElementsAre(ElementsAre("x, \"y\"\nz", "b"), ElementsAre("", "")));
   EXPECT_THAT(CsvFields("\"\"\n\"a\r\nb\"\n"), ElementsAre(ElementsAre(""), ElementsAre("a\r\nb")));

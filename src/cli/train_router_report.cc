@@ -113,7 +113,8 @@ std::string RouterReportText(const RouterFigures& figures) {
                                 figures.conflicting_texts);
   out += fmt::format("Accuracy {:.2f} % [{:.2f}, {:.2f}] on texts not seen ({} folds), macro F1 {:.4f}, log loss "
                      "{:.4f}, calibration error {:.2f} %\n", 100 * accuracy.value, 100 * accuracy.low,
-                     100 * accuracy.high, figures.folds, evaluation.macro_f1, evaluation.log_loss, 100 * evaluation.calibration_error);
+                     100 * accuracy.high, figures.folds, evaluation.macro_f1, evaluation.log_loss,
+                     100 * evaluation.calibration_error);
   out += fmt::format("C {} (by fold: ", figures.c);
   for (size_t i = 0; i < figures.c_by_fold.size(); ++i) {
     out += fmt::format("{}{}", i > 0 ? ", " : "", figures.c_by_fold[i]);

@@ -2,8 +2,8 @@
 //
 // One fit: over an inner stratified cross-validation of its own rows the penalty with the lowest log loss (each at its
 // best temperature) is chosen, the temperature is that of the same held-out logits, and the layer is fitted on all of
-// its rows. The outer cross-validation repeats the whole fit without each fold, so nothing that is reported has seen the
-// rows that it is reported on. Rows of one group (equal texts) stay in one fold.
+// its rows. The outer cross-validation repeats the whole fit without each fold, so nothing that is reported has seen
+// the rows that it is reported on. Rows of one group (equal texts) stay in one fold.
 // Vectors are fitted less their mean, which changes the way to the minimum but not the minimum, as biases are free.
 // Threads: one caller; work is shared out over the executor. Deterministic: the same rows, options and seed give the
 // same bits, whatever the number of workers.
