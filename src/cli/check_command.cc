@@ -37,7 +37,8 @@ std::string Text(const value& member) { return std::string(std::string_view(memb
 
 void PrintCacheMatrix(const boost::json::array& matrix) {
   for (const value& row : matrix) {
-    Print("\nroute {}{}\n", Text(row.at("route")), row.at("caches").as_bool() ? "" : " (caches nothing; partition of KV)");
+    Print("\nroute {}{}\n", Text(row.at("route")),
+          row.at("caches").as_bool() ? "" : " (caches nothing; partition of KV)");
     Print("  {:<15} {:<32} {:<12} {:<34} {}\n", "dimension", "source", "form", "witness", "other");
     for (const value& d : row.at("dimensions").as_array()) {
       Print("  {:<15} {:<32} {:<12} {:<17} {:<16} {:<17} {:<16} {}\n", Text(d.at("dimension")), Text(d.at("source")),
@@ -80,11 +81,14 @@ class CheckCommand final : public Command {
     flags.Group("Report");
     flags.Add("--explain", explain_, "cache: by route and dimension its source, canonical form and witnesses");
     flags.Add("--diff", old_, "an older policy: what changes, and which cached answers die");
-    flags.Add("--trace", trace_, "with --diff: a file of requests, one JSON object a line (text, claims, metadata); which of "
-                                 "them take another route");
+    flags.Add("--trace", trace_,
+              "with --diff: a file of requests, one JSON object a line (text, claims, metadata); which of "
+              "them take another route");
     flags.Add("--brief", brief_, "one line an obligation, with what is broken");
     flags.Group("Output");
-    flags.Add("--json", json_, "one JSON object: policy, digest, holds, obligations; cache with --explain, diff with --diff, trace with --trace");
+    flags.Add("--json", json_,
+              "one JSON object: policy, digest, holds, obligations; cache with --explain, diff with --diff, trace with "
+              "--trace");
     flags.Add("--schema", schema_, "print the JSON schema of policy files for editors, and nothing else");
   }
   int Run() override {
@@ -94,7 +98,8 @@ class CheckCommand final : public Command {
     }
     if (policy_.empty()) return ReportUsage(InvalidArgumentError("name the policy file: surety check POLICY"));
     if (explain_ && *explain_ != "cache") {
-      return ReportUsage(InvalidArgumentError(fmt::format("--explain: '{}' cannot be explained; cache can", *explain_)));
+      return ReportUsage(
+          InvalidArgumentError(fmt::format("--explain: '{}' cannot be explained; cache can", *explain_)));
     }
     if (trace_ && !old_) return ReportUsage(InvalidArgumentError("--trace: name the older policy with --diff too"));
     FileSystem& files = FileSystem::Real();

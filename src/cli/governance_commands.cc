@@ -101,7 +101,8 @@ class ForgetCommand final : public Command {
     if (!decision_.empty() && (!tenant_.empty() || !subject_.empty())) {
       return ReportUsage(InvalidArgumentError("--decision goes without --tenant and --subject"));
     }
-    if (!decision_.empty()) return Report(server_, server_.Call("POST", "/admin/cache/forget", {{"decision", decision_}}));
+    if (!decision_.empty())
+      return Report(server_, server_.Call("POST", "/admin/cache/forget", {{"decision", decision_}}));
     if (tenant_.empty() || subject_.empty()) {
       return ReportUsage(InvalidArgumentError("--tenant and --subject: say whose data goes, or give --decision"));
     }

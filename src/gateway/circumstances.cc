@@ -51,7 +51,8 @@ json::value RawValue(const Inputs& in, Dimension dimension, const DimensionSourc
   }
   if (found == nullptr) return nullptr;
   // A date that metadata picked is the instant that the request is about.
-  if (source.from == From::kMetadata && dimension == Dimension::kEffectiveDate) return json::string(UtcDate(in.as_of_ns));
+  if (source.from == From::kMetadata && dimension == Dimension::kEffectiveDate)
+    return json::string(UtcDate(in.as_of_ns));
   return *found;
 }
 

@@ -102,8 +102,9 @@ Status Governance::OpenParts() {
   vault_ = std::move(vault);
   const std::string database = policy.state.review_database.empty() ? in_state("review.db")
                                                                     : policy.state.review_database;
-  SURETY_ASSIGN_OR_RETURN(auto review, ReviewStore::Open(database, policy.review, *options_.clock,
-                                                         [this](const ReviewVote& vote) { return BeforeDecide(vote); }));
+  SURETY_ASSIGN_OR_RETURN(auto review,
+                          ReviewStore::Open(database, policy.review, *options_.clock,
+                                            [this](const ReviewVote& vote) { return BeforeDecide(vote); }));
   review_store_ = std::move(review);
   review_service_ = std::make_unique<ReviewService>(*review_store_, policy.review, [this](const Ticket& ticket) {
     const Status done = OnDecided(ticket);

@@ -166,7 +166,8 @@ ToolArguments GovernedTask::Arguments() const {
   return arguments;
 }
 
-// Results that are there, fresh and of one mind; anything else goes to a person with the facts, and no model is asked why.
+// Results that are there, fresh and of one mind; anything else goes to a person with the facts, and no model is asked
+// why.
 bool GovernedTask::CheckTools(const RouteSpec& route) {
   std::string problem;
   for (const ToolResult& result : evidence_->tools) {

@@ -105,7 +105,8 @@ void GovernedTask::Generate(const RouteSpec& route) {
   record_.model_revision = description.digest;
   record_.seed = std::to_string(generation_->request.sampling.seed);
   record_.request = RequestToJson(generation_->request);
-  record_.prompt_digest = DigestOf({json::serialize(generation_->request.messages) + generation_->request.prompt, {}, {}});
+  record_.prompt_digest =
+      DigestOf({json::serialize(generation_->request.messages) + generation_->request.prompt, {}, {}});
   ++record_.decision.attempts;
   stream_.reset();
   if (auto stream = StreamingSink::Open(route, signals_.risk, sink_); stream) {

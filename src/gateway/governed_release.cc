@@ -145,10 +145,9 @@ void GovernedTask::Release(ReleaseToken token, AnswerText answer, api::FinishRea
   if (generation_ != nullptr) last.stop_text = generation_->last.stop_text;
   auto shared_token = std::make_shared<ReleaseToken>(std::move(token));
   Record([this, shared_token, answer = std::move(answer)](api::Event event) {
-    if (record_.times.first_token_ns == 0) record_.times.first_token_ns = Now() - start_ns_;
-    if (record_.times.first_useful_ns == 0) record_.times.first_useful_ns = Now() - start_ns_;
+    StoreInCache();  // before the answer leaves: who asks again at once finds it
     const Status released = sink_.Release(std::move(*shared_token), answer, event);
-    if (released.ok()) return StoreInCache();
+    if (released.ok()) return;
     event.finish = api::FinishReason::kError;
     event.error = released;
     sink_.Refuse(std::move(event));
@@ -198,8 +197,8 @@ void GovernedTask::EndStream(api::FinishReason finish, Status error) {
   const bool complete = finish == api::FinishReason::kStop || finish == api::FinishReason::kLength;
   if (complete) last.stop_text = generation_->last.stop_text;
   Record([this, complete](api::Event event) {
-    stream_->End(std::move(event));
     if (complete) StoreInCache();
+    stream_->End(std::move(event));
   }, std::move(last));
 }
 
@@ -228,6 +227,11 @@ void GovernedTask::Record(std::function<void(api::Event)> deliver, api::Event la
   auto finish = [self = shared_from_this(), deliver = std::move(deliver),
                  last = std::move(last)](Result<AuditRow> row) mutable {
     auto step = [self, deliver = std::move(deliver), last = std::move(last), written = row.has_value()]() mutable {
+      if (!written) {
+        self->record_.decision.outcome = api::Outcome::kRefused;
+        self->record_.error = "UNAVAILABLE: the audit log does not take rows";
+      }
+      self->Settle(written ? last.finish : api::FinishReason::kError);
       last.decision = self->Note();
       if (written) {
         deliver(std::move(last));
@@ -237,7 +241,7 @@ void GovernedTask::Record(std::function<void(api::Event)> deliver, api::Event la
         last.error = UnavailableError("the audit log does not take rows");
         self->stream_ ? self->stream_->End(std::move(last)) : self->sink_.Refuse(std::move(last));
       }
-      self->Finish();
+      if (self->setup_.ended) std::exchange(self->setup_.ended, nullptr)();
     };
     auto shared = std::make_shared<decltype(step)>(std::move(step));
     if (!self->services_.post([shared] { (*shared)(); })) (*shared)();
@@ -269,13 +273,17 @@ void GovernedTask::StoreInCache() {
   (void)stored.ok();
 }
 
-void GovernedTask::Finish() {
+// Before the last event, so that who has it finds budgets and figures as they are after it.
+void GovernedTask::Settle(api::FinishReason finish) {
   record_.times.total_ns = Now() - start_ns_;
   record_.times.release_ns = Now() - stage_ns_;
+  if (finish == api::FinishReason::kStop || finish == api::FinishReason::kLength) {
+    if (record_.times.first_token_ns == 0) record_.times.first_token_ns = record_.times.total_ns;
+    if (record_.times.first_useful_ns == 0) record_.times.first_useful_ns = record_.times.total_ns;
+  }
   if (reservation_ != nullptr) reservation_->Settle(used_);
   reservation_.reset();
   services_.ledger->Record(record_);
-  if (setup_.ended) std::exchange(setup_.ended, nullptr)();
 }
 
 }  // namespace surety::gateway

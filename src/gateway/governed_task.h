@@ -117,7 +117,7 @@ class GovernedTask : public std::enable_shared_from_this<GovernedTask> {
   // Writes the decision's row, then calls `deliver` on a worker; without a row, the caller gets an error instead.
   void Record(std::function<void(api::Event)> deliver, api::Event last);
   Result<boost::json::object> RowOfDecision();
-  void Finish();
+  void Settle(api::FinishReason finish);
   void StoreInCache();
   std::string ReviewQueueOf(const RouteSpec& route) const;
   std::shared_ptr<const api::Decision> Note() const;

@@ -64,7 +64,8 @@ std::optional<Sealed> Encrypt(std::string_view key, std::string_view context, st
   int n = 0;
   const bool ok =
       !out.nonce.empty() && cipher != nullptr &&
-      EVP_EncryptInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, Bytes(key), Bytes(std::string_view(out.nonce))) == 1 &&
+      EVP_EncryptInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, Bytes(key), Bytes(std::string_view(out.nonce))) ==
+          1 &&
       EVP_EncryptUpdate(cipher.get(), nullptr, &n, Bytes(context), static_cast<int>(context.size())) == 1 &&
       EVP_EncryptUpdate(cipher.get(), Bytes(out.data), &n, Bytes(text), static_cast<int>(text.size())) == 1 &&
       EVP_EncryptFinal_ex(cipher.get(), Bytes(out.data) + n, &n) == 1 &&

@@ -51,7 +51,7 @@ struct DimensionSource {
   std::string field;                 // kTool
   std::vector<std::string> values;   // allowed; empty: any
   bool required = false;             // missing: the request is denied, not only kept out of caches
-  bool instant = false;              // kClock: of instants, not days; no answer is ever found again (`check` refuses it)
+  bool instant = false;  // kClock: of instants, not days; no answer is ever found again (`check` refuses it)
   int line = 0;                      // in the file
 };
 

@@ -52,7 +52,8 @@ std::string WitnessValue(const CheckInput& input, Dimension dimension, bool sibl
   if (dimension == Dimension::kPolicyVersion) own = {input.policy.version, input.policy.version + ".next"};
   std::vector<std::string> good;
   for (const std::string& value : own) {
-    if (IsCanonicalValue(input, dimension, value) && std::ranges::find(good, value) == good.end()) good.push_back(value);
+    if (IsCanonicalValue(input, dimension, value) && std::ranges::find(good, value) == good.end())
+      good.push_back(value);
   }
   const size_t wanted = sibling ? 1 : 0;
   if (good.size() > wanted) return good[wanted];
@@ -176,7 +177,8 @@ boost::json::array ExplainCache(const CheckInput& input) {
       const auto dimension = static_cast<Dimension>(i);
       const Circumstances sibling = WitnessSibling(input, dimension);
       const auto text = [&](const Circumstances& values) {
-        return dimension == Dimension::kPermissions ? values.permissions->front() : *values.text[static_cast<size_t>(i)];
+        return dimension == Dimension::kPermissions ? values.permissions->front()
+                                                    : *values.text[static_cast<size_t>(i)];
       };
       const std::string one = key_of(base), other = key_of(sibling);
       dimensions.push_back({{"dimension", NameOf(dimension)},

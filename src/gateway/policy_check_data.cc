@@ -26,9 +26,11 @@ const std::string* TextOfMember(const boost::json::object& object, std::string_v
 Result<Validity> ValidityOfRow(const boost::json::object& row) {
   Validity validity;
   std::string text;
-  for (const auto& [name, end] : {std::pair("effective_from", &validity.from_ns), std::pair("effective_to", &validity.to_ns)}) {
+  for (const auto& [name, end] :
+       {std::pair("effective_from", &validity.from_ns), std::pair("effective_to", &validity.to_ns)}) {
     if (!row.contains(name)) continue;
-    if (TextOfMember(row, name, text) == nullptr) return Error(InvalidArgumentError(fmt::format("{} is no text", name)));
+    if (TextOfMember(row, name, text) == nullptr)
+      return Error(InvalidArgumentError(fmt::format("{} is no text", name)));
     SURETY_ASSIGN_OR_RETURN(*end, ParseInstant(text));
   }
   if (validity.from_ns < validity.to_ns) return validity;
@@ -43,7 +45,8 @@ void CheckRows(const std::string& where, const std::string& code, std::vector<Va
     const Validity& one = rows[i];
     const Validity& next = rows[i + 1];
     if (next.from_ns < one.to_ns) {
-      out.faults.push_back(fmt::format("{}: code {} stands twice from {} on", where, code, FormatInstant(next.from_ns)));
+      out.faults.push_back(
+          fmt::format("{}: code {} stands twice from {} on", where, code, FormatInstant(next.from_ns)));
     } else if (next.from_ns > one.to_ns && one.to_ns < served.to_ns && next.from_ns > served.from_ns) {
       out.faults.push_back(fmt::format("{}: code {} has a gap from {} to {}", where, code, FormatInstant(one.to_ns),
                                        FormatInstant(next.from_ns)));
@@ -78,12 +81,17 @@ void CheckTexts(const CheckInput& input, size_t r, Obligation& out) {
   if (texts.contains("default") || !route.fallback.empty()) return;
   for (const std::string& label : input.space.routes[r].intents) {
     if (texts.contains(label)) continue;
-    out.faults.push_back(fmt::format("route '{}': template '{}' has no text for the intent '{}', no default, and the route "
-                                     "no fallback", route.name, route.template_name, label));
+    out.faults.push_back(
+        fmt::format("route '{}': template '{}' has no text for the intent '{}', no default, and the route "
+                    "no fallback",
+                    route.name, route.template_name, label));
   }
-  if (input.space.routes[r].intents.empty()) {
-    out.faults.push_back(fmt::format("route '{}': template '{}' answers by intent, but no signal is called so: give it a "
-                                     "default", route.name, route.template_name));
+  const bool reached = input.space.routes[r].kind != RouteReach::Kind::kNever;  // else it is obligation 9's
+  if (reached && input.space.routes[r].intents.empty()) {
+    out.faults.push_back(
+        fmt::format("route '{}': template '{}' answers by intent, but no signal is called so: give it a "
+                    "default",
+                    route.name, route.template_name));
   }
 }
 

@@ -73,8 +73,9 @@ Circumstances With(Circumstances values, Dimension dimension, std::optional<std:
 
 // Values of which one could be taken for another if a key were joined by a separator, by a bare length, or folded.
 std::vector<Circumstances> ConfusableValues(const CheckInput& input) {
-  static constexpr std::string_view kParts[] = {"a", "aa", "a|b", "a,b", "a:b", "a=b", "a/b", "a;b", "ab", "1", "11",
-                                                "0", "a\\b", "\"a\"", "8 a", "a 8", "tenant=a", "A", "а" /* Cyrillic */};
+  static constexpr std::string_view kParts[] = {
+      "a",  "aa", "a|b",  "a,b",   "a:b", "a=b", "a/b",      "a;b", "ab", "1",
+      "11", "0",  "a\\b", "\"a\"", "8 a", "a 8", "tenant=a", "A",   "а" /* Cyrillic */};
   std::vector<Circumstances> out{WitnessBase(input)};
   for (size_t d = 0; d < kDimensions; ++d) {
     const auto dimension = static_cast<Dimension>(d);
@@ -144,7 +145,8 @@ void CheckBasis(const CheckInput& input, const RouteSpec& route, Obligation& out
   };
   const std::string key = key_of(base, "question");
   if (key.empty() || key != key_of(base, "question")) out.faults.push_back(route.name + ": equal requests, other keys");
-  if (key == key_of(base, "another question")) out.faults.push_back(route.name + ": the question is not part of the key");
+  if (key == key_of(base, "another question"))
+    out.faults.push_back(route.name + ": the question is not part of the key");
   for (size_t i = 0; i < std::size(kBasisFields); ++i) {
     const auto& [name, member] = kBasisFields[i];
     AnswerBasis other = base;
@@ -213,7 +215,8 @@ void CheckDimensionVectors(const CheckInput& input, Dimension dimension, Obligat
     return key ? std::optional(*key) : std::nullopt;
   };
   for (const auto& [name, value] : RefusedValues()) {
-    if (key_of(value)) out.faults.push_back(fmt::format("{}: a value is taken that is none ({})", NameOf(dimension), name));
+    if (key_of(value))
+      out.faults.push_back(fmt::format("{}: a value is taken that is none ({})", NameOf(dimension), name));
   }
   std::map<std::string, std::string> seen;
   std::vector<std::string> apart = ApartValues();
@@ -248,7 +251,8 @@ void CheckPermissionSets(const CheckInput& input, Obligation& out) {
   for (const auto& same : {std::vector<std::string>{"c", "b", "a"}, {"b", "a", "c"}, {"a", "a", "b", "c", "b"}}) {
     if (key.empty() || key_of(same) != key) out.faults.emplace_back("permissions: order or repetition changes the key");
   }
-  for (const auto& other : {std::vector<std::string>{}, {"a", "b"}, {"a", "b", "c", "d"}, {"abc"}, {"a b c"}, {"a,b,c"}}) {
+  for (const auto& other :
+       {std::vector<std::string>{}, {"a", "b"}, {"a", "b", "c", "d"}, {"abc"}, {"a b c"}, {"a,b,c"}}) {
     if (key_of(other) == key) out.faults.emplace_back("permissions: two sets have one key");
     if (key_of(other).empty()) out.faults.emplace_back("permissions: a good set is refused");
   }
@@ -300,9 +304,10 @@ Obligation CheckKeyInjectivity(const CheckInput& input) {
     if (faults->size() > 3) faults->resize(3);
     out.faults.insert(out.faults.end(), faults->begin(), faults->end());
   }
-  out.details.push_back(fmt::format("each of {} keys reads back as what it was made of (tag, length, bytes by dimension), "
-                                    "so no two circumstances share one; {} pairs compared", n_values,
-                                    n_values * (n_values - (n_values > 0 ? 1 : 0)) / 2));
+  out.details.push_back(
+      fmt::format("each of {} keys reads back as what it was made of (tag, length, bytes by dimension), "
+                  "so no two circumstances share one; {} pairs compared",
+                  n_values, n_values * (n_values - (n_values > 0 ? 1 : 0)) / 2));
   return out;
 }
 
@@ -310,7 +315,8 @@ Obligation CheckKeyCompleteness(const CheckInput& input) {
   Obligation out{2, "key completeness", {}, {}, {}};
   for (int i = 0; i < kDimensionCount; ++i) {
     const auto dimension = static_cast<Dimension>(i);
-    if (std::ranges::find(input.policy.required_dimensions, dimension) != input.policy.required_dimensions.end()) continue;
+    if (std::ranges::find(input.policy.required_dimensions, dimension) != input.policy.required_dimensions.end())
+      continue;
     out.faults.push_back(fmt::format("cache.required_dimensions lacks '{}'", NameOf(dimension)));
   }
   if (input.policy.digest.empty()) out.faults.emplace_back("the policy has no digest");
@@ -343,15 +349,17 @@ Obligation CheckNoSilentDefault(const CheckInput& input) {
   CheckPermissionSets(input, out);
   CheckDeclaredValues(input, out);
   if (out.faults.size() > 10) out.faults.resize(10);
-  out.details.push_back(fmt::format("by dimension: no value gives no key; {} texts that are no value are refused; {} that "
-                                    "look alike stay apart; order and repetition of permissions do not matter",
-                                    RefusedValues().size(), ApartValues().size()));
+  out.details.push_back(
+      fmt::format("by dimension: no value gives no key; {} texts that are no value are refused; {} that "
+                  "look alike stay apart; order and repetition of permissions do not matter",
+                  RefusedValues().size(), ApartValues().size()));
   return out;
 }
 
 Obligation CheckWitnesses(const CheckInput& input) {
   Obligation out{5, "differential witnesses", {}, {}, {}};
-  const AnswerBasis basis = WitnessBasis(input.policy, input.policy.routes.empty() ? RouteSpec{} : input.policy.routes[0]);
+  const AnswerBasis basis =
+      WitnessBasis(input.policy, input.policy.routes.empty() ? RouteSpec{} : input.policy.routes[0]);
   const auto key_of = [&](const Circumstances& values) {
     const auto canonical = input.run.canonical(values);
     return canonical ? input.run.answer_key(*canonical, basis, "question").value_or("") : std::string();
@@ -366,8 +374,9 @@ Obligation CheckWitnesses(const CheckInput& input) {
     const Circumstances sibling = WitnessSibling(input, dimension);
     const std::string other = key_of(sibling);
     const bool differs = !other.empty() && other != key;
-    out.details.push_back(fmt::format("{}: {} {} | {} {} {}", NameOf(dimension), TextOf(base, dimension), ShortDigest(key),
-                                      TextOf(sibling, dimension), ShortDigest(other), differs ? "differs" : "same"));
+    out.details.push_back(fmt::format("{}: {} {} | {} {} {}", NameOf(dimension), TextOf(base, dimension),
+                                      ShortDigest(key), TextOf(sibling, dimension), ShortDigest(other),
+                                      differs ? "differs" : "same"));
     if (!differs) out.faults.push_back(fmt::format("requests that differ in {} share an answer", NameOf(dimension)));
   }
   // Dates are good values of every dimension, so any two can be swapped.

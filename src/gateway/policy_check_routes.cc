@@ -133,7 +133,8 @@ void CheckFallback(const CheckInput& input, const RouteSpec& from, const RouteSp
     out.faults.push_back(fmt::format("route '{}' falls back to '{}', {}", from.name, to.name, what));
   };
   for (const std::string& verifier : from.verify) {
-    if (std::ranges::find(to.verify, verifier) == to.verify.end()) fault(fmt::format("which lacks verifier '{}'", verifier));
+    if (std::ranges::find(to.verify, verifier) == to.verify.end())
+      fault(fmt::format("which lacks verifier '{}'", verifier));
   }
   if (!from.release.review.empty() && to.release.review.empty()) fault("which has no review");
   if (from.release.mode == ReleaseSpec::Mode::kHeld && to.release.mode == ReleaseSpec::Mode::kStream) {
@@ -158,7 +159,8 @@ int64_t StagesNs(const Policy& policy, const RouteSpec& route) {
     gather = at->second.deadline_ns;
   }
   for (const std::string& name : route.tools) {
-    if (const auto at = policy.tools.find(name); at != policy.tools.end()) gather = std::max(gather, at->second.deadline_ns);
+    if (const auto at = policy.tools.find(name); at != policy.tools.end())
+      gather = std::max(gather, at->second.deadline_ns);
   }
   for (const std::string& name : route.verify) {
     if (const auto at = policy.verifiers.find(name); at != policy.verifiers.end()) {
@@ -168,8 +170,8 @@ int64_t StagesNs(const Policy& policy, const RouteSpec& route) {
   return gather + verify;
 }
 
-// Ways through fallbacks are walked one by one below, so there must not be too many: with each route falling back to two
-// others their number doubles at every step.
+// Ways through fallbacks are walked one by one below, so there must not be too many: with each route falling back to
+// two others their number doubles at every step.
 bool TooManyWays(const Policy& policy) {
   constexpr int kMaxSteps = 100'000;
   int n_steps = 0;
@@ -214,9 +216,10 @@ void CheckDeadlines(const CheckInput& input, Obligation& out) {
       std::set<std::string> on_way;
       const int64_t longest = LongestNs(policy, route, on_way);
       if (objective.name != "total" || objective.quantile < 0.99 || longest <= objective.limit_ns) continue;
-      out.faults.push_back(fmt::format("route '{}': its deadline and those of its fallbacks add up to {}, more than its "
-                                       "objective of {}", route.name, FormatDuration(longest),
-                                       FormatDuration(objective.limit_ns)));
+      out.faults.push_back(
+          fmt::format("route '{}': its deadline and those of its fallbacks add up to {}, more than its "
+                      "objective of {}",
+                      route.name, FormatDuration(longest), FormatDuration(objective.limit_ns)));
     }
   }
 }
@@ -299,8 +302,8 @@ void CheckBudgetsFor(const CheckInput& input, const RouteSpec& route, const Quot
     const std::string which = fmt::format("route '{}': the budget of line {} ({}{})", route.name, budget.line,
                                           NameOfScope(budget.scope), budget.only.empty() ? "" : " " + budget.only);
     if (budget.max_budget && worst.money > *budget.max_budget) {
-      lines.push_back(fmt::format("{} allows {:.6g}, less than one request may cost ({:.6g}): none is ever admitted", which,
-                                  *budget.max_budget, worst.money));
+      lines.push_back(fmt::format("{} allows {:.6g}, less than one request may cost ({:.6g}): none is ever admitted",
+                                  which, *budget.max_budget, worst.money));
     }
     if (budget.tpm_limit && worst.tokens > *budget.tpm_limit) {
       lines.push_back(fmt::format("{} allows {} tokens a minute, fewer than one request may need ({}): none is ever "
@@ -355,8 +358,9 @@ Obligation CheckRouting(const CheckInput& input) {
   for (const RouteSpec& route : policy.routes) {
     for (const FallbackSpec& fallback : route.fallback) {
       const RouteSpec* to = policy.FindRoute(fallback.to);
-      if (to == nullptr) out.faults.push_back(fmt::format("route '{}' falls back to '{}', which is not defined", route.name,
-                                                          fallback.to));
+      if (to == nullptr)
+        out.faults.push_back(
+            fmt::format("route '{}' falls back to '{}', which is not defined", route.name, fallback.to));
       if (to != nullptr) CheckFallback(input, route, *to, out);
     }
   }
@@ -380,8 +384,9 @@ Obligation CheckRetryBound(const CheckInput& input) {
     std::set<std::string> on_way;
     const int64_t attempts = AttemptsFrom(input.policy, route, on_way);
     if (attempts > input.policy.max_attempts) {
-      out.faults.push_back(fmt::format("route '{}': {} generations along its fallbacks, more than policy.max_attempts {}",
-                                       route.name, attempts, input.policy.max_attempts));
+      out.faults.push_back(
+          fmt::format("route '{}': {} generations along its fallbacks, more than policy.max_attempts {}", route.name,
+                      attempts, input.policy.max_attempts));
     }
     if (Generates(route)) out.details.push_back(fmt::format("{}: at most {}", route.name, attempts));
     for (const std::string& name : route.verify) {
@@ -415,14 +420,14 @@ Obligation CheckReservations(const CheckInput& input) {
                                        route.name, reserved.money, reserved.tokens, needed.money, needed.tokens));
     }
     if (context != policy.contexts.end() && context->second.reserve_output_tokens < route.max_output_tokens) {
-      out.faults.push_back(fmt::format("route '{}': context '{}' keeps {} tokens free for the answer, which may have {}",
-                                       route.name, route.context, context->second.reserve_output_tokens,
-                                       route.max_output_tokens));
+      out.faults.push_back(
+          fmt::format("route '{}': context '{}' keeps {} tokens free for the answer, which may have {}", route.name,
+                      route.context, context->second.reserve_output_tokens, route.max_output_tokens));
     }
     CheckBudgetsFor(input, route, reserved, out);
     if (!Generates(route)) continue;
-    out.details.push_back(fmt::format("{}: reserves {:.6g} {} and {} tokens{}", route.name, reserved.money, policy.currency,
-                                      reserved.tokens,
+    out.details.push_back(fmt::format("{}: reserves {:.6g} {} and {} tokens{}", route.name, reserved.money,
+                                      policy.currency, reserved.tokens,
                                       declared > 0 ? "" : " for a prompt of 8192 tokens (its context sets no limit)"));
   }
   if (policy.budgets.empty()) out.warnings.emplace_back("no budget: nothing limits what is spent");

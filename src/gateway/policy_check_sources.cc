@@ -26,8 +26,10 @@ void CheckSource(const CheckInput& input, Dimension dimension, Obligation& out) 
   if (source.from == SourceFrom::kMetadata || source.from == SourceFrom::kSignal) {
     const char* from = source.from == SourceFrom::kMetadata ? "the request's body" : "the customer's words";
     if (!IsNarrowing(dimension)) {
-      out.faults.push_back(fmt::format("identity.{} comes from {}, which may only narrow: take it from token.claim or a "
-                                       "tool", name, from));
+      out.faults.push_back(
+          fmt::format("identity.{} comes from {}, which may only narrow: take it from token.claim or a "
+                      "tool",
+                      name, from));
     } else if (source.from == SourceFrom::kMetadata && source.values.empty()) {
       out.faults.push_back(fmt::format("identity.{} takes any text of the request's body: list its values", name));
     } else {
@@ -37,7 +39,8 @@ void CheckSource(const CheckInput& input, Dimension dimension, Obligation& out) 
   if (source.from == SourceFrom::kTool) {
     const auto tool = input.policy.tools.find(source.name);
     if (tool == input.policy.tools.end()) {
-      out.faults.push_back(fmt::format("identity.{} comes from the tool '{}', which is not defined", name, source.name));
+      out.faults.push_back(
+          fmt::format("identity.{} comes from the tool '{}', which is not defined", name, source.name));
     } else if (tool->second.kind == ToolSpec::Kind::kWrite) {
       out.faults.push_back(fmt::format("identity.{} comes from '{}', a tool that writes", name, source.name));
     }
@@ -159,8 +162,10 @@ Obligation CheckProvenance(const CheckInput& input) {
     for (const Condition& condition : route.when) {
       const auto signal = std::ranges::find(input.policy.signals, condition.subject, &SignalSpec::name);
       if (signal == input.policy.signals.end() || signal->by != SignalSpec::By::kMetadata) continue;
-      out.warnings.push_back(fmt::format("route '{}' is chosen by what the request's body says ({}); risk is not lowered "
-                                         "by it", route.name, signal->key));
+      out.warnings.push_back(
+          fmt::format("route '{}' is chosen by what the request's body says ({}); risk is not lowered "
+                      "by it",
+                      route.name, signal->key));
     }
   }
   return out;
@@ -179,8 +184,8 @@ Obligation CheckTime(const CheckInput& input) {
       Note(next, input.now_ns, used.validity, fmt::format("template {} {}", used.name, used.version));
       const Validity both = input.run.intersect(policy.validity, used.validity);
       if (both.from_ns >= both.to_ns) {
-        out.faults.push_back(fmt::format("route '{}': template '{}' is not valid at any moment of the policy", route.name,
-                                         used.name));
+        out.faults.push_back(
+            fmt::format("route '{}': template '{}' is not valid at any moment of the policy", route.name, used.name));
       } else if (!(both == policy.validity)) {
         out.warnings.push_back(fmt::format("route '{}': template '{}' holds from {} to {} only; outside, its fallback "
                                            "answers", route.name, used.name, FormatInstant(used.validity.from_ns),
@@ -193,7 +198,8 @@ Obligation CheckTime(const CheckInput& input) {
       const auto table = ReadCheckedTable(policy, input.files, verifier->second.table);
       if (!table) continue;   // obligation 12 says so
       for (const auto& [code, rows] : table->rows) {
-        for (const Validity& row : rows) Note(next, input.now_ns, row, fmt::format("{} of {}", code, verifier->second.table));
+        for (const Validity& row : rows)
+          Note(next, input.now_ns, row, fmt::format("{} of {}", code, verifier->second.table));
       }
     }
     const bool documents = !route.retrieve.empty();
@@ -225,8 +231,10 @@ Obligation CheckPrefixSharing(const CheckInput& input) {
     if (!Generates(route)) continue;
     for (const std::string& placeholder : PlaceholdersOf(route.system)) {
       if (!own.contains(placeholder)) continue;
-      out.faults.push_back(fmt::format("route '{}': its instruction names {{{}}}; it is a public block, the same for all, "
-                                       "so nothing of one caller may stand in it", route.name, placeholder));
+      out.faults.push_back(
+          fmt::format("route '{}': its instruction names {{{}}}; it is a public block, the same for all, "
+                      "so nothing of one caller may stand in it",
+                      route.name, placeholder));
     }
     const auto model = input.policy.models.find(route.model);
     if (model == input.policy.models.end() || model->second.engine == ModelSpec::Engine::kLocal) continue;
@@ -245,7 +253,8 @@ Obligation CheckHitRate(const CheckInput& input) {
       culprits.emplace_back("identity.effective_date: the instant");
     }
     for (const std::string& placeholder : PlaceholdersOf(route.system)) {
-      if (VolatileNames().contains(placeholder)) culprits.push_back(fmt::format("{{{}}} in its instruction", placeholder));
+      if (VolatileNames().contains(placeholder))
+        culprits.push_back(fmt::format("{{{}}} in its instruction", placeholder));
     }
     if (culprits.empty()) continue;
     const std::string line = fmt::format("route '{}': no two requests are alike, nothing would ever be found again: {}",

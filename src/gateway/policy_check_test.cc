@@ -93,73 +93,142 @@ constexpr const char* kAdviceStart = "  - name: advice\n";
 INSTANTIATE_TEST_SUITE_P(
     Keys, BrokenPolicyTest,
     ::testing::Values(
-        BrokenPolicy{2, "a caching route without a region", {{"  region: {from: token.claim, claim: rgn, values: [US-NY, US-CA]}\n", ""}},
+        BrokenPolicy{2,
+                     "a caching route without a region",
+                     {{"  region: {from: token.claim, claim: rgn, values: [US-NY, US-CA]}\n", ""}},
                      "identity.region has no source"},
-        BrokenPolicy{3, "tenant from the body", {{"tenant: {from: token.claim, claim: tid", "tenant: {from: request.metadata, values: [a, b]"}},
+        BrokenPolicy{3,
+                     "tenant from the body",
+                     {{"tenant: {from: token.claim, claim: tid", "tenant: {from: request.metadata, values: [a, b]"}},
                      "identity.tenant comes from the request's body"},
-        BrokenPolicy{3, "permissions from a signal", {{"permissions: {from: token.claim, claim: perms", "permissions: {from: signal, signal: channel"}},
+        BrokenPolicy{3,
+                     "permissions from a signal",
+                     {{"permissions: {from: token.claim, claim: perms", "permissions: {from: signal, signal: channel"}},
                      "identity.permissions comes from the customer's words"},
-        BrokenPolicy{3, "any language from the body", {{", key: lang, values: [en, es]", ", key: lang"}},
+        BrokenPolicy{3,
+                     "any language from the body",
+                     {{", key: lang, values: [en, es]", ", key: lang"}},
                      "identity.language takes any text"},
-        BrokenPolicy{3, "eligibility from a tool that writes", {{"profile: {kind: read", "profile: {kind: write"}},
+        BrokenPolicy{3,
+                     "eligibility from a tool that writes",
+                     {{"profile: {kind: read", "profile: {kind: write"}},
                      "a tool that writes"},
-        BrokenPolicy{4, "a value with a space behind", {{"values: [US-NY, US-CA]", "values: [US-NY, 'US-CA ']"}},
+        BrokenPolicy{4,
+                     "a value with a space behind",
+                     {{"values: [US-NY, US-CA]", "values: [US-NY, 'US-CA ']"}},
                      "the policy's value 'US-CA ' can never be one"},
-        BrokenPolicy{6, "a template of another year", {{"effective_from: 2025-01-01", "effective_from: 2024-01-01\n    effective_to: 2025-01-01"}},
+        BrokenPolicy{6,
+                     "a template of another year",
+                     {{"effective_from: 2025-01-01", "effective_from: 2024-01-01\n    effective_to: 2025-01-01"}},
                      "is not valid at any moment of the policy"},
-        BrokenPolicy{7, "a name in a shared instruction", {{"system: Answer briefly.", "system: 'Answer {tenant} briefly.'"}},
+        BrokenPolicy{7,
+                     "a name in a shared instruction",
+                     {{"system: Answer briefly.", "system: 'Answer {tenant} briefly.'"}},
                      "its instruction names {tenant}"},
-        BrokenPolicy{13, "the instant in every key", {{"granularity: day", "granularity: instant"}},
+        BrokenPolicy{13,
+                     "the instant in every key",
+                     {{"granularity: day", "granularity: instant"}},
                      "identity.effective_date: the instant"},
-        BrokenPolicy{13, "a request id in the instruction", {{"system: Answer briefly.", "system: 'Answer {request_id} briefly.'"}},
+        BrokenPolicy{13,
+                     "a request id in the instruction",
+                     {{"system: Answer briefly.", "system: 'Answer {request_id} briefly.'"}},
                      "{request_id} in its instruction"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Release, BrokenPolicyTest,
     ::testing::Values(
-        BrokenPolicy{8, "high risk streamed", {{"{audience: customer, mode: held, review: desk}", "{audience: internal, mode: stream, review: desk}"}},
-                     "route 'controlled': high risk is streamed"},
-        BrokenPolicy{8, "streamed to customers", {{"{audience: internal, mode: stream}", "{audience: customer, mode: stream}"}},
+        BrokenPolicy{
+            8,
+            "high risk streamed",
+            {{"{audience: customer, mode: held, review: desk}", "{audience: internal, mode: stream, review: desk}"}},
+            "route 'controlled': high risk is streamed"},
+        BrokenPolicy{8,
+                     "streamed to customers",
+                     {{"{audience: internal, mode: stream}", "{audience: customer, mode: stream}"}},
                      "route 'advice': text reaches the customer before it is verified"},
-        BrokenPolicy{8, "open when a verifier fails", {{"citations: {kind: citations, fail: block", "citations: {kind: citations, fail: block, error: open"}},
-                     "lets answers of medium or high risk out"},
-        BrokenPolicy{8, "high risk by meaning", {{"    context: normal\n    max_attempts: 2", "    cache: {mode: semantic, intents: [loan]}\n    context: normal\n    max_attempts: 2"}},
+        BrokenPolicy{
+            8,
+            "open when a verifier fails",
+            {{"citations: {kind: citations, fail: block", "citations: {kind: citations, fail: block, error: open"}},
+            "lets answers of medium or high risk out"},
+        BrokenPolicy{8,
+                     "high risk by meaning",
+                     {{"    context: normal\n    max_attempts: 2",
+                       "    cache: {mode: semantic, intents: [loan]}\n    context: normal\n    max_attempts: 2"}},
                      "route 'controlled': high risk is answered from other questions' answers"},
-        BrokenPolicy{8, "high risk that nobody verifies", {{"    verify: [citations, promises, codes]\n", ""}, {", mode: held, review: desk}", ", mode: held}"}},
-                     "reaches the customer without a verifier or a review"},
-        BrokenPolicy{8, "high risk by a fallback", {{"fallback: [{to: otherwise, on: [any]}]", "fallback: [{to: drafts}]"},
-                                                    {"  - {name: otherwise", "  - name: drafts\n    when: {risk: low, rights: true}\n    model: strong\n    retrieve: handbook\n    verify: [citations, promises, codes]\n    release: {audience: internal, mode: held, review: desk}\n    cache: {mode: semantic, intents: [loan]}\n    context: normal\n    max_output_tokens: 500\n    deadline: 10s\n  - {name: otherwise"}},
+        BrokenPolicy{
+            8,
+            "high risk that nobody verifies",
+            {{"    verify: [citations, promises, codes]\n", ""}, {", mode: held, review: desk}", ", mode: held}"}},
+            "reaches the customer without a verifier or a review"},
+        BrokenPolicy{8,
+                     "high risk by a fallback",
+                     {{"fallback: [{to: otherwise, on: [any]}]", "fallback: [{to: drafts}]"},
+                      {"  - {name: otherwise",
+                       "  - name: drafts\n    when: {risk: low, rights: true}\n    model: strong\n    retrieve: "
+                       "handbook\n    verify: [citations, promises, codes]\n    release: {audience: internal, mode: "
+                       "held, review: desk}\n    cache: {mode: semantic, intents: [loan]}\n    context: normal\n    "
+                       "max_output_tokens: 500\n    deadline: 10s\n  - {name: otherwise"}},
                      "route 'drafts': high risk is answered from other"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Routes, BrokenPolicyTest,
     ::testing::Values(
-        BrokenPolicy{9, "a rule behind one that takes all", {{kAdviceStart, "  - {name: early, when: {risk: {at_least: low}}, answer: refuse}\n  - name: advice\n"}},
-                     "route 'advice' is never reached"},
-        BrokenPolicy{9, "a level that never comes", {{"when: {risk: low, intent.group: faq}", "when: {risk: low, intent: loan}"}},
+        BrokenPolicy{
+            9,
+            "a rule behind one that takes all",
+            {{kAdviceStart, "  - {name: early, when: {risk: {at_least: low}}, answer: refuse}\n  - name: advice\n"}},
+            "route 'advice' is never reached"},
+        BrokenPolicy{9,
+                     "a level that never comes",
+                     {{"when: {risk: low, intent.group: faq}", "when: {risk: low, intent: loan}"}},
                      "route 'ready' is never reached"},
-        BrokenPolicy{9, "a fallback in a circle", {{"    cache: {mode: exact_then", "    fallback: [{to: advice}]\n    cache: {mode: exact_then"},
-                                                   {"mode: stream}", "mode: held}"}, {"total_p99: 20s", "total_p99: 60s"}},
+        BrokenPolicy{9,
+                     "a fallback in a circle",
+                     {{"    cache: {mode: exact_then", "    fallback: [{to: advice}]\n    cache: {mode: exact_then"},
+                      {"mode: stream}", "mode: held}"},
+                      {"total_p99: 20s", "total_p99: 60s"}},
                      "fallbacks lead round in a circle"},
-        BrokenPolicy{9, "a fallback without the verifier", {{"model: strong\n    verify: [citations, promises]", "model: strong\n    verify: [citations]"}},
+        BrokenPolicy{9,
+                     "a fallback without the verifier",
+                     {{"model: strong\n    verify: [citations, promises]", "model: strong\n    verify: [citations]"}},
                      "which lacks verifier 'promises'"},
-        BrokenPolicy{9, "a fallback abroad", {{"strong: {engine: local, weights: big, residency: [US]", "strong: {engine: local, weights: big, residency: [US, EU]"}},
+        BrokenPolicy{9,
+                     "a fallback abroad",
+                     {{"strong: {engine: local, weights: big, residency: [US]",
+                       "strong: {engine: local, weights: big, residency: [US, EU]"}},
                      "whose model may process data outside US"},
-        BrokenPolicy{9, "a dearer fallback", {{"weights: small, residency: [US], output_cost_per_token: 0.001", "weights: small, residency: [US], output_cost_per_token: 0.0001"}},
+        BrokenPolicy{9,
+                     "a dearer fallback",
+                     {{"weights: small, residency: [US], output_cost_per_token: 0.001",
+                       "weights: small, residency: [US], output_cost_per_token: 0.0001"}},
                      "which may cost more"},
-        BrokenPolicy{9, "deadlines beyond the objective", {{"total_p99: 20s", "total_p99: 19s"}},
+        BrokenPolicy{9,
+                     "deadlines beyond the objective",
+                     {{"total_p99: 20s", "total_p99: 19s"}},
                      "add up to 20s, more than its objective of 19s"},
-        BrokenPolicy{9, "no time for the answer", {{"handbook: {index: handbook.db, top_k: 4, deadline: 500ms}", "handbook: {index: handbook.db, top_k: 4, deadline: 9s}"}},
+        BrokenPolicy{9,
+                     "no time for the answer",
+                     {{"handbook: {index: handbook.db, top_k: 4, deadline: 500ms}",
+                       "handbook: {index: handbook.db, top_k: 4, deadline: 9s}"}},
                      "nothing is left for the answer"},
-        BrokenPolicy{10, "more attempts than allowed", {{"max_attempts: 4", "max_attempts: 1"}},
+        BrokenPolicy{10,
+                     "more attempts than allowed",
+                     {{"max_attempts: 4", "max_attempts: 1"}},
                      "2 generations along its fallbacks, more than policy.max_attempts 1"},
-        BrokenPolicy{11, "a budget below one request", {{"max_budget: 100", "max_budget: 1"}},
-                     "none is ever admitted"},
-        BrokenPolicy{11, "tokens below one request", {{"tpm_limit: 100000", "tpm_limit: 1000"}},
+        BrokenPolicy{11, "a budget below one request", {{"max_budget: 100", "max_budget: 1"}}, "none is ever admitted"},
+        BrokenPolicy{11,
+                     "tokens below one request",
+                     {{"tpm_limit: 100000", "tpm_limit: 1000"}},
                      "fewer than one request may need"},
-        BrokenPolicy{11, "no room for the answer", {{"reserve_output_tokens: 500", "reserve_output_tokens: 100"}},
+        BrokenPolicy{11,
+                     "no room for the answer",
+                     {{"reserve_output_tokens: 500", "reserve_output_tokens: 100"}},
                      "keeps 100 tokens free for the answer, which may have 500"},
-        BrokenPolicy{12, "an intent without a text", {{"texts: {hours: We open at nine., card: \"It is on its way, {product}.\"}", "texts: {hours: We open at nine.}"}},
+        BrokenPolicy{12,
+                     "an intent without a text",
+                     {{"texts: {hours: We open at nine., card: \"It is on its way, {product}.\"}",
+                       "texts: {hours: We open at nine.}"}},
                      "has no text for the intent 'card'"}));
 
 // Tables.
@@ -258,8 +327,8 @@ TEST(PolicyCheckTest, AKeyWithoutADimensionIsReportedByWitness) {
       return *CheckedFunctions::Real().partition_key(cut);
     }));
     EXPECT_THAT(Broken(obligations), AllOf(Contains(1), Contains(5))) << i;
-    EXPECT_THAT(FaultsOf(obligations),
-                HasSubstr(fmt::format("5: requests that differ in {} share an answer", NameOf(static_cast<Dimension>(i)))));
+    EXPECT_THAT(FaultsOf(obligations), HasSubstr(fmt::format("5: requests that differ in {} share an answer",
+                                                             NameOf(static_cast<Dimension>(i)))));
   }
 }
 
@@ -385,8 +454,9 @@ TEST(PolicyDiffTest, ShowsWhatChangedAndWhichEntriesDie) {
   const auto same = DiffPolicies(*before, *before);
   EXPECT_TRUE(same.at("changes").as_array().empty());
   EXPECT_TRUE(same.at("dying").as_array().empty());   // the control: nothing changed, nothing dies
-  const auto after = ReadEdited({{"version: 2026.1", "version: 2026.2"}, {"verify: [citations, promises]\n    cache: {mode: exact, ttl",
-                                                                         "verify: [citations]\n    cache: {mode: exact, ttl"},
+  const auto after = ReadEdited({{"version: 2026.1", "version: 2026.2"},
+                                 {"verify: [citations, promises]\n    cache: {mode: exact, ttl",
+                                  "verify: [citations]\n    cache: {mode: exact, ttl"},
                                  {"weights: big", "weights: bigger"}});
   ASSERT_TRUE(after) << after.error().message();
   const std::string diff = boost::json::serialize(DiffPolicies(*before, *after));
@@ -406,9 +476,10 @@ TEST(PolicyTraceTest, CountsTheRequestsThatTakeAnotherRoute) {
   const auto before = ReadEdited({});
   const auto after = ReadEdited({{"amount: {above: 10000}", "amount: {above: 500}"}});
   ASSERT_TRUE(before && after);
-  const auto requests = ParseRequestTrace("{\"text\": \"what are your opening hours?\"}\n\n"
-                                          "{\"text\": \"I want to send usd 900\", \"claims\": {\"perms\": [\"staff\"]}}\n"
-                                          "{\"text\": \"I dispute this\", \"metadata\": {\"channel\": \"app\"}}\n");
+  const auto requests = ParseRequestTrace(
+      "{\"text\": \"what are your opening hours?\"}\n\n"
+      "{\"text\": \"I want to send usd 900\", \"claims\": {\"perms\": [\"staff\"]}}\n"
+      "{\"text\": \"I dispute this\", \"metadata\": {\"channel\": \"app\"}}\n");
   ASSERT_TRUE(requests) << requests.error().message();
   const auto same = CompareTraces(*before, *before, *requests, kCheckNow);
   ASSERT_TRUE(same) << same.error().message();

@@ -76,7 +76,8 @@ std::vector<std::string> KeyChanges(const Policy& old_policy, const RouteSpec& b
 }
 
 // Whether an entry of the old policy can be found under the new one, for the same caller and question.
-bool Survives(const CheckInput& old_input, const RouteSpec& before, const CheckInput& new_input, const RouteSpec& after) {
+bool Survives(const CheckInput& old_input, const RouteSpec& before, const CheckInput& new_input,
+              const RouteSpec& after) {
   Circumstances values = WitnessBase(old_input), same = values;
   same.text[static_cast<size_t>(Dimension::kPolicyVersion)] = new_input.policy.version;
   const auto one = old_input.run.answer_key(values, WitnessBasis(old_input.policy, before), "question");
@@ -93,7 +94,8 @@ object DiffPolicies(const Policy& old_policy, const Policy& new_policy) {
   object parts;
   for (const auto& member : after) {
     if (!member.value().is_object()) continue;
-    parts[member.key()] = DiffPart(member.key(), before.at(member.key()).get_object(), member.value().get_object(), lines);
+    parts[member.key()] =
+        DiffPart(member.key(), before.at(member.key()).get_object(), member.value().get_object(), lines);
   }
   if (before.at("route_order") != after.at("route_order")) lines.emplace_back("routes: another order");
   if (old_policy.version == new_policy.version && old_policy.digest != new_policy.digest) {

@@ -79,8 +79,9 @@ void FinishSource(PolicyReading& reading, const YamlNode& node, Dimension dimens
     reading.Fail(from, "the clock gives effective_date alone");
   }
   if ((source.from == From::kPolicy) != (dimension == Dimension::kPolicyVersion)) {
-    reading.Fail(from, dimension == Dimension::kPolicyVersion ? "policy_version comes from the policy alone: from: policy"
-                                                              : "the policy gives policy_version alone");
+    reading.Fail(from, dimension == Dimension::kPolicyVersion
+                           ? "policy_version comes from the policy alone: from: policy"
+                           : "the policy gives policy_version alone");
   }
   if (source.from == From::kClaim) source.name = form.claim.empty() ? own : form.claim;
   if (source.from == From::kMetadata) source.name = form.key.empty() ? own : form.key;

@@ -27,8 +27,10 @@ Shape<BudgetDuration> BudgetDurationShape() {
     }
     const auto duration = ParseDuration(text);
     if (!duration || *duration < 1'000'000'000) {
-      reading.Fail(node, fmt::format("'{}' is no duration of a budget: write 1s or more, as in 1h, 1d or 30d, or 1mo (a "
-                                     "calendar month)", text));
+      reading.Fail(node,
+                   fmt::format("'{}' is no duration of a budget: write 1s or more, as in 1h, 1d or 30d, or 1mo (a "
+                               "calendar month)",
+                               text));
       return false;
     }
     out = {*duration, false};
@@ -46,7 +48,8 @@ void FinishBudget(PolicyReading& reading, const YamlNode& node, BudgetSpec& out)
   }
   if (out.only.empty()) return;
   const YamlNode& only = *node.Find("only");
-  if (out.scope == BudgetSpec::Scope::kAll) reading.Fail(only, "the key 'only' has no effect with scope: all; take it away");
+  if (out.scope == BudgetSpec::Scope::kAll)
+    reading.Fail(only, "the key 'only' has no effect with scope: all; take it away");
   if (out.scope == BudgetSpec::Scope::kRoute) reading.Refer("route", only);
   if (out.scope == BudgetSpec::Scope::kModel) reading.Refer("model", only);
 }
@@ -72,7 +75,8 @@ Shape<CacheForm> CacheShape() {
     dimensions.emplace_back(NameOf(static_cast<Dimension>(i)), static_cast<Dimension>(i));
   }
   return Fields<CacheForm>("of answers")
-      .Add("required_dimensions", &CacheForm::required, ListShape(EnumShape<Dimension>(dimensions), kDimensionCount, 0, true),
+      .Add("required_dimensions", &CacheForm::required,
+           ListShape(EnumShape<Dimension>(dimensions), kDimensionCount, 0, true),
            "what must be equal for an answer to be shared: all eight, written out (default: all eight)")
       .Add("size", &CacheForm::size, SizeShape(), "in memory (default: 64MiB)")
       .Then([](PolicyReading& reading, const YamlNode& node, CacheForm& out) {

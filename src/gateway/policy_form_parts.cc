@@ -137,7 +137,8 @@ std::vector<std::string> PlaceholdersOf(std::string_view text) {
   for (size_t i = text.find('{'); i != std::string_view::npos; i = text.find('{', i + 1)) {
     size_t end = i + 1;
     const auto in_name = [](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+             c == '.';
     };
     while (end < text.size() && in_name(text[end])) ++end;
     if (end > i + 1 && end < text.size() && text[end] == '}') out.emplace_back(text.substr(i + 1, end - i - 1));
@@ -149,13 +150,15 @@ Shape<Named<ModelSpec>> ModelsShape() {
   using Engine = ModelSpec::Engine;
   auto shape =
       Fields<ModelSpec>("a model: of this process, or of an OpenAI-compatible server")
-          .Add("engine", &ModelSpec::engine, EnumShape<Engine>({{"local", Engine::kLocal}, {"remote", Engine::kRemote}}),
-               "local or remote", Presence::kRequired)
+          .Add("engine", &ModelSpec::engine,
+               EnumShape<Engine>({{"local", Engine::kLocal}, {"remote", Engine::kRemote}}), "local or remote",
+               Presence::kRequired)
           .Add("weights", &ModelSpec::weights, LabelShape(), "local: a path or name as surety serve -m takes it")
           .Add("model", &ModelSpec::weights, LabelShape(), "remote: the model's name there")
           .Add("api_base", &ModelSpec::api_base, UrlShape(), "remote: http://host:port/v1")
           .Add("api_key", &ModelSpec::api_key_env, KeyVariableShape(), "remote: os.environ/NAME (default: none)")
-          .Add("input_cost_per_token", &ModelSpec::input_cost_per_token, NumberShape(0, kMaxPrice), "money (default: 0)")
+          .Add("input_cost_per_token", &ModelSpec::input_cost_per_token, NumberShape(0, kMaxPrice),
+               "money (default: 0)")
           .Add("output_cost_per_token", &ModelSpec::output_cost_per_token, NumberShape(0, kMaxPrice),
                "money (default: 0)")
           .Add("cache_read_input_token_cost", &ModelSpec::cache_read_input_token_cost, NumberShape(0, kMaxPrice),
@@ -166,7 +169,8 @@ Shape<Named<ModelSpec>> ModelsShape() {
           .Add("tpm", &ModelSpec::tpm, IntegerShape(1, 1'000'000'000'000), "tokens a minute (default: no limit)")
           .Add("residency", &ModelSpec::residency, ListShape(LabelShape(), 64, 1, true),
                "where data may be processed (default: not said)")
-          .Add("timeout", &ModelSpec::timeout_ns, TimeoutShape(), "of one generation; a bare number: seconds (default: 60s)")
+          .Add("timeout", &ModelSpec::timeout_ns, TimeoutShape(),
+               "of one generation; a bare number: seconds (default: 60s)")
           .Line(&ModelSpec::line)
           .Then(FinishModel)
           .Done();
@@ -177,10 +181,12 @@ Shape<Named<ModelSpec>> ModelsShape() {
 Shape<Named<RetrieverSpec>> RetrieversShape() {
   using By = RetrieverSpec::By;
   auto shape =
-      Fields<RetrieverSpec>("where passages are found; always filtered by permission, region, product, language and date")
-          .Add("index", &RetrieverSpec::index, TextShape(1024), "the document store's file, relative to state.directory",
-               Presence::kRequired)
-          .Add("by", &RetrieverSpec::by, EnumShape<By>({{"text", By::kText}, {"vector", By::kVector}, {"both", By::kBoth}}),
+      Fields<RetrieverSpec>(
+          "where passages are found; always filtered by permission, region, product, language and date")
+          .Add("index", &RetrieverSpec::index, TextShape(1024),
+               "the document store's file, relative to state.directory", Presence::kRequired)
+          .Add("by", &RetrieverSpec::by,
+               EnumShape<By>({{"text", By::kText}, {"vector", By::kVector}, {"both", By::kBoth}}),
                "text, vector or both (default: text)")
           .Add("embedding_model", &RetrieverSpec::embedding_model, LabelShape(), "for vector and both")
           .Add("top_k", &RetrieverSpec::top_k, IntShape(1, 1000), "passages (default: 8)")
@@ -238,16 +244,22 @@ Shape<Named<VerifierSpec>> VerifiersShape() {
   auto shape =
       Fields<VerifierSpec>("a check of the whole answer before it is released")
           .Add("kind", &VerifierSpec::kind,
-               EnumShape<Kind>({{"citations", Kind::kCitations}, {"numbers", Kind::kNumbers}, {"phrases", Kind::kPhrases},
-                                {"pii", Kind::kPii}, {"schema", Kind::kSchema}, {"table", Kind::kTable},
+               EnumShape<Kind>({{"citations", Kind::kCitations},
+                                {"numbers", Kind::kNumbers},
+                                {"phrases", Kind::kPhrases},
+                                {"pii", Kind::kPii},
+                                {"schema", Kind::kSchema},
+                                {"table", Kind::kTable},
                                 {"http", Kind::kHttp}}),
                "citations, numbers, phrases, pii, schema, table or http", Presence::kRequired)
           .Add("fail", &VerifierSpec::fail,
                EnumShape<Action>({{"block", Action::kBlock}, {"review", Action::kReview}, {"repair", Action::kRepair}}),
                "what follows: block, review or repair (default: block)")
           .AddWith<OnError>("error",
-                            EnumShape<OnError>({{"block", OnError::kBlock}, {"review", OnError::kReview},
-                                                {"repair", OnError::kRepair}, {"open", OnError::kOpen}}),
+                            EnumShape<OnError>({{"block", OnError::kBlock},
+                                                {"review", OnError::kReview},
+                                                {"repair", OnError::kRepair},
+                                                {"open", OnError::kOpen}}),
                             "where it cannot tell: block, review, repair, or open for low risk alone (default: review)",
                             [](VerifierSpec& out, OnError value) {
                               out.open_on_error = value == OnError::kOpen;

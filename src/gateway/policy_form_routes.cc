@@ -31,7 +31,8 @@ Shape<CacheSpec> RouteCacheShape() {
             for (const char* key : {"similarity", "intents"}) {
               const YamlNode* stands = node.Find(key);
               if (!semantic && stands != nullptr) {
-                reading.Fail(*stands, fmt::format("the key '{}' has no effect without mode: semantic; take it away", key));
+                reading.Fail(*stands,
+                             fmt::format("the key '{}' has no effect without mode: semantic; take it away", key));
               }
             }
             if (!out.intents.empty()) {
@@ -112,21 +113,26 @@ Shape<std::vector<RouteSpec>> RoutesShape() {
   auto shape =
       Fields<RouteSpec>("the first route whose conditions hold is taken")
           .Add("name", &RouteSpec::name, NameShape(), "", Presence::kRequired)
-          .AddWith<WhenForm>("when", WhenShape(WhenPlace::kRoute), "always, or conditions that must all hold",
-                             [](RouteSpec& out, WhenForm form) {
-                               out.always = form.always;
-                               out.when = std::move(form.when);
-                             },
-                             Presence::kRequired)
+          .AddWith<WhenForm>(
+              "when", WhenShape(WhenPlace::kRoute), "always, or conditions that must all hold",
+              [](RouteSpec& out, WhenForm form) {
+                out.always = form.always;
+                out.when = std::move(form.when);
+              },
+              Presence::kRequired)
           .Add("answer", &RouteSpec::answer,
-               EnumShape<Answer>({{"template", Answer::kTemplate}, {"model", Answer::kModel}, {"tools", Answer::kTools},
-                                  {"human", Answer::kHuman}, {"refuse", Answer::kRefuse}}),
+               EnumShape<Answer>({{"template", Answer::kTemplate},
+                                  {"model", Answer::kModel},
+                                  {"tools", Answer::kTools},
+                                  {"human", Answer::kHuman},
+                                  {"refuse", Answer::kRefuse}}),
                "template, model, tools, human or refuse (default: model)")
           .Add("template", &RouteSpec::template_name, ReferenceShape("template"), "template: the ready-made answers")
           .Add("model", &RouteSpec::model, ReferenceShape("model"), "model, tools: the model")
           .Add("system", &RouteSpec::system, TextOrFileShape(kMaxSystemText),
                "instruction before the conversation: a text, or {file: NAME} (default: none)")
-          .Add("retrieve", &RouteSpec::retrieve, ReferenceShape("retriever"), "where passages come from (default: none)")
+          .Add("retrieve", &RouteSpec::retrieve, ReferenceShape("retriever"),
+               "where passages come from (default: none)")
           .Add("tools", &RouteSpec::tools, references("tool"), "asked before anything is answered (default: none)")
           .Add("invariants", &RouteSpec::invariants, references("invariant"), "between their results (default: none)")
           .Add("verify", &RouteSpec::verify, references("verifier"), "checks before release (default: none)")
@@ -166,8 +172,10 @@ Shape<Named<ContextSpec>> ContextsShape() {
           .Then([](PolicyReading& reading, const YamlNode& node, ContextSpec& out) {
             const int64_t parts = int64_t{out.cite_tokens} + out.history_tokens;
             if (out.max_input_tokens > 0 && parts > out.max_input_tokens) {
-              reading.Fail(node, fmt::format("cite_tokens and history_tokens are {} together, more than max_input_tokens "
-                                             "{}", parts, out.max_input_tokens));
+              reading.Fail(node,
+                           fmt::format("cite_tokens and history_tokens are {} together, more than max_input_tokens "
+                                       "{}",
+                                       parts, out.max_input_tokens));
             }
           })
           .Done();

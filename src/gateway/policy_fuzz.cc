@@ -22,7 +22,9 @@ class FuzzFiles final : public FileSystem {
   Status WriteAll(const std::string& path, std::string_view) override { return IoError(path); }
   bool Exists(const std::string&) override { return false; }
   bool IsDirectory(const std::string&) override { return false; }
-  Result<std::vector<std::string>> List(const std::string& directory) override { return Error(NotFoundError(directory)); }
+  Result<std::vector<std::string>> List(const std::string& directory) override {
+    return Error(NotFoundError(directory));
+  }
 };
 
 void OnePolicy(std::string_view text) {

@@ -37,14 +37,21 @@ object SignalJson(const SignalSpec& signal) {
   object phrases, groups;
   for (const auto& [label, list] : signal.phrases) phrases[label] = Texts(list);
   for (const auto& [group, labels] : signal.groups) groups[group] = Texts(labels);
-  return {{"by", static_cast<int>(signal.by)}, {"phrases", phrases},           {"pattern", signal.pattern},
-          {"number", signal.number},           {"file", signal.file},          {"min_confidence", signal.min_confidence},
-          {"key", signal.key},                 {"values", Texts(signal.values)}, {"groups", groups}};
+  return {{"by", static_cast<int>(signal.by)},
+          {"phrases", phrases},
+          {"pattern", signal.pattern},
+          {"number", signal.number},
+          {"file", signal.file},
+          {"min_confidence", signal.min_confidence},
+          {"key", signal.key},
+          {"values", Texts(signal.values)},
+          {"groups", groups}};
 }
 
 object LevelJson(const LevelSpec& level) {
   array rules;
-  for (const auto& rule : level.rules) rules.push_back(object{{"when", WhenJson(rule.when)}, {"level", NameOf(rule.level)}});
+  for (const auto& rule : level.rules)
+    rules.push_back(object{{"when", WhenJson(rule.when)}, {"level", NameOf(rule.level)}});
   return {{"base", NameOf(level.base)}, {"rules", rules}};
 }
 
@@ -143,9 +150,9 @@ object RouteJson(const RouteSpec& route) {
 }
 
 object ContextJson(const ContextSpec& context) {
-  return {{"max_input_tokens", context.max_input_tokens},       {"reserve_output_tokens", context.reserve_output_tokens},
-          {"cite_tokens", context.cite_tokens},                 {"per_document_tokens", context.per_document_tokens},
-          {"history_tokens", context.history_tokens},           {"forbidden", Texts(context.forbidden)}};
+  return {{"max_input_tokens", context.max_input_tokens}, {"reserve_output_tokens", context.reserve_output_tokens},
+          {"cite_tokens", context.cite_tokens},           {"per_document_tokens", context.per_document_tokens},
+          {"history_tokens", context.history_tokens},     {"forbidden", Texts(context.forbidden)}};
 }
 
 object BudgetJson(const BudgetSpec& budget) {

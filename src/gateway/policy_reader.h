@@ -1,5 +1,5 @@
-// Reads a policy file: strict YAML in, a Policy whose names all lead somewhere out, or what is wrong with it, where, and
-// what would be right.
+// Reads a policy file: strict YAML in, a Policy whose names all lead somewhere out, or what is wrong with it, where,
+// and what would be right.
 //
 // The form is one table (policy_form.h), from which the JSON schema for editors comes too; docs/policy.md describes it.
 // Threads: any. Errors: kInvalidArgument: one line a fault, "FILE:LINE:COLUMN: key: what"; kNotFound, kIoError for the

@@ -80,7 +80,8 @@ bool PhrasesOfFile(PolicyReading& reading, const YamlNode& node, const std::stri
     if (line.empty() || line.front() == '#') continue;
     const std::string fault = TextFault(line, kMaxPhraseBytes, false);
     if (!fault.empty()) reading.Fail(node, fmt::format("line {} of '{}': {}", number + 1, node.text, fault));
-    if (out.size() >= kMaxPhrases) reading.Fail(node, fmt::format("'{}': more than {} phrases", node.text, kMaxPhrases));
+    if (out.size() >= kMaxPhrases)
+      reading.Fail(node, fmt::format("'{}': more than {} phrases", node.text, kMaxPhrases));
     if (!fault.empty() || out.size() >= kMaxPhrases) return false;
     out.emplace_back(line);
   }
@@ -164,7 +165,8 @@ Shape<std::string> NameShape() {
   return CheckedText({{"type", "string"}, {"pattern", "^[A-Za-z0-9_-]{1,64}$"}}, [](const std::string& text) {
     bool good = !text.empty() && text.size() <= 64;
     for (const char c : text) {
-      good = good && ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-');
+      good =
+          good && ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-');
     }
     return good ? std::string() : fmt::format("'{}' is no name: 1 to 64 letters, digits, - or _", text);
   });

@@ -1,8 +1,8 @@
 // The table that a policy's form is: for each value how it is read and what its JSON schema says, side by side, so that
 // the reader and the schema for editors cannot differ.
 //
-// A Shape<T> reads a YAML value into a T and knows its schema; Fields<T> makes the shape of a map from the shapes of its
-// keys. A fault is noted with its place and reading goes on, so that one run shows what is wrong in the whole file.
+// A Shape<T> reads a YAML value into a T and knows its schema; Fields<T> makes the shape of a map from the shapes of
+// its keys. A fault is noted with its place and reading goes on, so that one run shows what is wrong in the whole file.
 // Threads: a PolicyReading belongs to one thread; shapes are immutable once made.
 #pragma once
 

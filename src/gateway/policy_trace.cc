@@ -103,7 +103,8 @@ std::string TraceRouter::RouteOf(const TracedRequest& request) const {
     const std::string value = ValueOfSource(source, policy_, request, signals, now_ns_);
     Circumstances one;
     one.text[d] = value;
-    if (!value.empty() && TakesValue(source, value) && Canonical(one)) facts.dimensions[std::string(NameOf(dimension))] = value;
+    if (!value.empty() && TakesValue(source, value) && Canonical(one))
+      facts.dimensions[std::string(NameOf(dimension))] = value;
   }
   return ChooseRoute(facts).name;
 }
@@ -122,7 +123,8 @@ Result<boost::json::object> CompareTraces(const Policy& old_policy, const Policy
   }
   boost::json::object counted;
   for (const auto& [move, n] : moves) counted[move] = n;
-  return boost::json::object{{"requests", requests.size()}, {"moved", lines.size()}, {"moves", counted}, {"lines", lines}};
+  return boost::json::object{
+      {"requests", requests.size()}, {"moved", lines.size()}, {"moves", counted}, {"lines", lines}};
 }
 
 }  // namespace surety::gateway

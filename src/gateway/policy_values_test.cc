@@ -23,7 +23,8 @@ TEST(PolicyValuesTest, DurationsSizesAndShares) {
   EXPECT_EQ(ParseSize("512"), 512);
   EXPECT_EQ(ParseShare("0.5%"), 0.005);
   EXPECT_EQ(ParseShare("1"), 1.0);
-  for (const char* bad : {"", "s", "10", "-1s", "0s", "1 s", "10sec", "1e3s", "1mo", "1.s.", "99999999d", "nan s", "+1s"}) {
+  for (const char* bad :
+       {"", "s", "10", "-1s", "0s", "1 s", "10sec", "1e3s", "1mo", "1.s.", "99999999d", "nan s", "+1s"}) {
     EXPECT_FALSE(ParseDuration(bad)) << bad;
   }
   for (const char* bad : {"", "MB", "-1MB", "64 MB", "64mb", "9999999TiB"}) EXPECT_FALSE(ParseSize(bad)) << bad;
@@ -53,10 +54,11 @@ TEST(PolicyValuesTest, InstantsAreThoseOfTheCalendar) {
     EXPECT_EQ(ParseInstant(date + "T00:00:00-05:00"), (n * 86'400 + 5 * 3600) * kS) << date;
   }
   EXPECT_EQ(ParseInstant("1970-01-01T00:00:00.25Z"), 250 * kMs);
-  for (const char* bad : {"", "2026", "2026-02-30", "2026-13-01", "2026-1-1", "2026-01-01T00:00:00", "2026-01-01 00:00:00Z",
-                          "2026-01-01T24:00:00Z", "2026-01-01T00:60:00Z", "2026-01-01T00:00:61Z", "2026-01-01T00:00:00.Z",
-                          "2026-01-01T00:00:00+24:00", "2026-01-01T00:00:00+0500", "2026-01-01T00:00:00Zx", "1600-01-01",
-                          "2300-01-01", "2026-01-01T00:00:00.1234567891Z"}) {
+  for (const char* bad :
+       {"", "2026", "2026-02-30", "2026-13-01", "2026-1-1", "2026-01-01T00:00:00", "2026-01-01 00:00:00Z",
+        "2026-01-01T24:00:00Z", "2026-01-01T00:60:00Z", "2026-01-01T00:00:61Z", "2026-01-01T00:00:00.Z",
+        "2026-01-01T00:00:00+24:00", "2026-01-01T00:00:00+0500", "2026-01-01T00:00:00Zx", "1600-01-01", "2300-01-01",
+        "2026-01-01T00:00:00.1234567891Z"}) {
     EXPECT_FALSE(ParseInstant(bad)) << bad;
   }
 }

@@ -15,7 +15,9 @@ Status NotReleased(std::string why) { return {StatusCode::kPermissionDenied, std
 }  // namespace
 
 ReleaseToken::ReleaseToken(ReleaseToken&& other) noexcept
-    : decision_(std::move(other.decision_)), digest_(std::move(other.digest_)), spent_(std::exchange(other.spent_, true)) {}
+    : decision_(std::move(other.decision_)),
+      digest_(std::move(other.digest_)),
+      spent_(std::exchange(other.spent_, true)) {}
 
 Result<ReleaseToken> ReleaseToken::ForJudgement(const RouteSpec& route, const Policy& policy,
                                                 const std::string& decision, const AnswerText& answer,

@@ -123,7 +123,8 @@ class SpaceBuilder {
     numbers.insert(last + std::max(1.0, std::abs(last)));
     for (const double number : numbers) values.push_back({fmt::format("{}", number), true, number});
   }
-  std::vector<SpaceValue> SignalValues(const SignalSpec& signal, const std::vector<const Condition*>& conditions) const {
+  std::vector<SpaceValue> SignalValues(const SignalSpec& signal,
+                                       const std::vector<const Condition*>& conditions) const {
     std::set<std::string> labels;
     std::vector<SpaceValue> values;
     switch (signal.by) {

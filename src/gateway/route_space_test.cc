@@ -58,8 +58,9 @@ TEST(RouteSpaceTest, JudgesLargeSpacesSoundly) {
 }
 
 TEST(RouteSpaceTest, FindsRoutesThatEarlierOnesCover) {
-  const auto policy = ReadEdited({{"  - name: advice\n", "  - {name: early, when: {risk: [medium, high]}, answer: refuse}\n"
-                                                         "  - name: advice\n"}});
+  const auto policy = ReadEdited({{"  - name: advice\n",
+                                   "  - {name: early, when: {risk: [medium, high]}, answer: refuse}\n"
+                                   "  - name: advice\n"}});
   ASSERT_TRUE(policy) << policy.error().message();
   for (const uint64_t cells : {uint64_t{1} << 20, uint64_t{1}}) {
     const RouteSpace space = SpaceOf(*policy, cells);
@@ -70,11 +71,12 @@ TEST(RouteSpaceTest, FindsRoutesThatEarlierOnesCover) {
 }
 
 TEST(RouteSpaceTest, NumbersAreToldApartAtEveryBound) {
-  const auto policy = ReadEdited(
-      {{"when: {risk: low, intent.group: faq}", "when: {amount: {above: 5, below: 6}}"},
-       {"  - name: advice\n", "  - {name: same, when: {amount: {above: 5, below: 6}}, answer: refuse}\n"
-                              "  - {name: edge, when: {amount: {above: 4, below: 6}}, answer: refuse}\n"
-                              "  - {name: empty, when: {amount: {above: 6, below: 6}}, answer: refuse}\n  - name: advice\n"}});
+  const auto policy =
+      ReadEdited({{"when: {risk: low, intent.group: faq}", "when: {amount: {above: 5, below: 6}}"},
+                  {"  - name: advice\n",
+                   "  - {name: same, when: {amount: {above: 5, below: 6}}, answer: refuse}\n"
+                   "  - {name: edge, when: {amount: {above: 4, below: 6}}, answer: refuse}\n"
+                   "  - {name: empty, when: {amount: {above: 6, below: 6}}, answer: refuse}\n  - name: advice\n"}});
   ASSERT_TRUE(policy) << policy.error().message();
   EXPECT_THAT(Kinds(SpaceOf(*policy)),
               ElementsAre(RouteReach::Kind::kReached, RouteReach::Kind::kReached, RouteReach::Kind::kNever,

@@ -5,8 +5,8 @@
 // same write be tried again) or unknown. An intent whose outcome is missing is unknown too. The newest outcome counts,
 // so an operator who has found out what happened settles an unknown write by a further row of state done or refused.
 //
-// Threads: any; two writes of one key wait for each other. Errors: kPermissionDenied without approval, kInvalidArgument,
-// kUnavailable with "reconcile" for an unknown outcome.
+// Threads: any; two writes of one key wait for each other. Errors: kPermissionDenied without approval,
+// kInvalidArgument, kUnavailable with "reconcile" for an unknown outcome.
 #pragma once
 
 #include <condition_variable>

@@ -67,7 +67,8 @@ class YamlTreeBuilder final : public YAML::EventHandler {
     return node;
   }
   void Fail(const YAML::Mark& mark, std::string_view what) {
-    if (fault_.empty()) fault_ = fmt::format("{}:{}: {}", std::max(0, mark.line) + 1, std::max(0, mark.column) + 1, what);
+    if (fault_.empty())
+      fault_ = fmt::format("{}:{}: {}", std::max(0, mark.line) + 1, std::max(0, mark.column) + 1, what);
   }
   bool Accept(const YAML::Mark& mark, YAML::anchor_t anchor, std::string_view tag) {
     if (anchor != YAML::NullAnchor) Fail(mark, "an anchor (&name) is not allowed: write the value where it is meant");
@@ -114,7 +115,8 @@ class YamlTreeBuilder final : public YAML::EventHandler {
     mark.column = node.column - 1;
     if (node.kind != YamlNode::Kind::kScalar) return Fail(mark, "a key must be a text");
     if (node.text == "<<" && !node.quoted) return Fail(mark, "a merge key (<<) is not allowed: write the keys out");
-    if (!level.keys.insert(node.text).second) return Fail(mark, fmt::format("the key '{}' stands here twice", node.text));
+    if (!level.keys.insert(node.text).second)
+      return Fail(mark, fmt::format("the key '{}' stands here twice", node.text));
     level.entry = {std::move(node.text), node.line, node.column, {}};
     level.has_key = true;
   }

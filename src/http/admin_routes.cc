@@ -95,12 +95,10 @@ std::vector<Route> AdminRoutes(AdminOptions options) {
   routes.push_back(MakeJsonRoute("GET", "/admin/state", Role::kAdmin, options.post, [models](const HttpRequest&) {
     return State(*models);
   }));
-  routes.push_back(MakeJsonRoute("GET", "/admin/steps", Role::kAdmin, options.post, [models](const HttpRequest& request) {
-    return Steps(*models, request);
-  }));
-  routes.push_back(MakeJsonRoute("POST", "/admin/forget", Role::kAdmin, options.post, [models](const HttpRequest& request) {
-    return Forget(*models, request);
-  }));
+  routes.push_back(MakeJsonRoute("GET", "/admin/steps", Role::kAdmin, options.post,
+                                 [models](const HttpRequest& request) { return Steps(*models, request); }));
+  routes.push_back(MakeJsonRoute("POST", "/admin/forget", Role::kAdmin, options.post,
+                                 [models](const HttpRequest& request) { return Forget(*models, request); }));
   if (options.load) {
     routes.push_back(MakeJsonRoute("POST", "/admin/models/load", Role::kAdmin, options.post,
                                [load = options.load](const HttpRequest& request) -> Parsed<boost::json::object> {

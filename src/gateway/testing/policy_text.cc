@@ -26,7 +26,8 @@ Status MemoryFiles::WriteAll(const std::string& path, std::string_view text) {
 Result<std::vector<std::string>> MemoryFiles::List(const std::string&) { return std::vector<std::string>{}; }
 
 std::string GoodPolicyText() {
-  return R"(policy: {id: good, version: 2026.1, effective_from: 2026-01-01T00:00:00Z, effective_to: 2027-01-01, max_attempts: 4}
+  return R"(policy: {id: good, version: 2026.1, effective_from: 2026-01-01T00:00:00Z, effective_to: 2027-01-01,
+         max_attempts: 4}
 identity:
   tenant: {from: token.claim, claim: tid, required: true}
   permissions: {from: token.claim, claim: perms, required: true}
@@ -115,7 +116,8 @@ routes:
     deadline: 10s
   - {name: otherwise, when: always, answer: human, queue: desk}
 context:
-  normal: {max_input_tokens: 4000, reserve_output_tokens: 500, cite_tokens: 2000, history_tokens: 1000, forbidden: [ssn]}
+  normal: {max_input_tokens: 4000, reserve_output_tokens: 500, cite_tokens: 2000, history_tokens: 1000,
+           forbidden: [ssn]}
 budgets:
   - {scope: tenant, max_budget: 100, budget_duration: 1d}
   - {scope: model, only: fast, rpm_limit: 100, tpm_limit: 100000}
