@@ -30,7 +30,9 @@ boost::json::value InstantJson(int64_t t_ns) {
   return boost::json::value(gateway::DocumentInstantText(t_ns));
 }
 
-boost::json::array NamesJson(const std::vector<std::string>& names) { return {names.begin(), names.end()}; }
+boost::json::array NamesJson(const std::vector<std::string>& names) {
+  return boost::json::array(names.begin(), names.end());
+}
 
 // Flags that all of them have.
 class DocumentsSubcommand : public Command {
