@@ -82,8 +82,11 @@ class DocumentsAddCommand final : public DocumentsSubcommand {
   int Run() override {
     if (NoIndex()) return ReportNoIndex();
     if (paths_.empty()) return ReportUsage(InvalidArgumentError("give files or folders to add"));
-    if (const Status status = Work(); !status.ok()) return ReportFailure(status);
-    return kExitOk;
+    const Status status = Work();
+    if (status.ok()) return kExitOk;
+    const int code = ReportFailure(status);
+    if (code == kExitInterrupted) PrintError("surety: nothing was changed\n");
+    return code;
   }
 
  private:
@@ -139,7 +142,7 @@ class DocumentsAddCommand final : public DocumentsSubcommand {
     gateway::AddDocumentsOptions options;
     if (embedder != nullptr) options.embedding_model = embedder->name();
     options.progress = [&](Stage stage, int64_t done, int64_t total) {
-      if (Interrupted()) return CancelledError("interrupted; nothing was changed");
+      if (Interrupted()) return CancelledError("interrupted");
       if (stage == Stage::kWriting) embedding.Finish();
       (stage == Stage::kEmbedding ? embedding : writing).Update(done, total);
       return OkStatus();

@@ -67,7 +67,7 @@ Result<std::vector<gateway::Document>> ReadDocuments(const std::vector<std::stri
   std::map<std::pair<std::string, std::string>, std::string> known;
   ProgressLine progress("reading", ProgressUnit::kCount, "files");
   for (const std::string& file : files) {
-    if (Interrupted()) return Error(CancelledError("interrupted; nothing was changed"));
+    if (Interrupted()) return Error(CancelledError("interrupted"));
     SURETY_ASSIGN_OR_RETURN(const std::string text, FileSystem::Real().ReadAll(file, kMaxDocumentBytes));
     SURETY_ASSIGN_OR_RETURN(auto document, gateway::ParseDocument(text, file));
     const auto [other, is_new] = known.try_emplace({document.id, document.version}, file);
@@ -98,7 +98,7 @@ Result<std::vector<std::vector<float>>> DocumentEmbedder::Embed(std::span<const 
   const auto limit = static_cast<size_t>(model_.local->config().max_context);
   std::vector<std::vector<float>> vectors;
   for (size_t done = 0; done < texts.size(); done += kEmbeddedAtOnce) {
-    if (Interrupted()) return Error(CancelledError("interrupted; nothing was changed"));
+    if (Interrupted()) return Error(CancelledError("interrupted"));
     std::vector<std::vector<int32_t>> ids;
     for (const std::string& text : texts.subspan(done, std::min(kEmbeddedAtOnce, texts.size() - done))) {
       ids.push_back(tokenizer.Encode(text, /*trusted=*/false, {.add_special = true}));

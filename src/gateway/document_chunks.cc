@@ -14,7 +14,7 @@ bool IsChunkLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 
 bool IsChunkDigit(char c) { return c >= '0' && c <= '9'; }
 
 // A line that begins a point of a list, a row of a table, a quotation or a heading.
-bool BeginsListItem(std::string_view line) {
+bool BeginsChunkListItem(std::string_view line) {
   if (line.empty()) return false;
   if (line[0] == '#' || line[0] == '|' || line[0] == '>') return true;
   if (line[0] == '-' || line[0] == '*' || line[0] == '+') return line.size() > 1 && line[1] == ' ';
@@ -28,7 +28,7 @@ bool BeginsListItem(std::string_view line) {
 }
 
 // The text before ends with a full stop that belongs to an abbreviation or an initial.
-bool EndsInAbbreviation(std::string_view before) {
+bool EndsChunkInAbbreviation(std::string_view before) {
   static constexpr std::array<std::string_view, 34> kAbbreviations = {
       "approx", "art", "arts", "cf", "ch", "co", "corp", "dept", "dr", "ed", "eq", "etc", "fig", "inc", "jr", "ltd",
       "mr", "mrs", "ms", "no", "nos", "para", "paras", "pp", "prof", "rev", "sec", "secs", "sect", "sr", "st", "stat",
@@ -44,7 +44,7 @@ bool EndsInAbbreviation(std::string_view before) {
 }
 
 // White space after `before` ends a sentence, if `next` goes on. In doubt it does not.
-bool EndsSentence(std::string_view before, std::string_view next) {
+bool EndsChunkSentence(std::string_view before, std::string_view next) {
   static constexpr std::array<std::string_view, 10> kClosers = {")", "]", "}", "\"", "'", "*", "_", "\u201D", "\u2019",
                                                                 "\u00BB"};
   for (bool again = true; again;) {
@@ -60,11 +60,11 @@ bool EndsSentence(std::string_view before, std::string_view next) {
     return false;
   }
   if (!next.empty() && next[0] >= 'a' && next[0] <= 'z') return false;
-  return !before.ends_with('.') || !EndsInAbbreviation(before);
+  return !before.ends_with('.') || !EndsChunkInAbbreviation(before);
 }
 
 // Where paragraphs end, the blank lines after them included. A heading belongs to what follows it.
-std::vector<size_t> ParagraphEnds(std::string_view text) {
+std::vector<size_t> ChunkParagraphEnds(std::string_view text) {
   std::vector<size_t> ends;
   bool words = false, blank = false, heading = false;  // words: seen so far
   for (size_t at = 0; at < text.size();) {
@@ -84,7 +84,7 @@ std::vector<size_t> ParagraphEnds(std::string_view text) {
 }
 
 // Where sentences of text[begin, end) end, the white space after them included.
-std::vector<size_t> SentenceEnds(std::string_view text, size_t begin, size_t end) {
+std::vector<size_t> ChunkSentenceEnds(std::string_view text, size_t begin, size_t end) {
   std::vector<size_t> ends;
   for (size_t at = begin; at < end; ++at) {
     if (static_cast<unsigned char>(text[at]) == 0xE3 || static_cast<unsigned char>(text[at]) == 0xEF) {
@@ -98,8 +98,8 @@ std::vector<size_t> SentenceEnds(std::string_view text, size_t begin, size_t end
     const size_t after = std::min(text.find_first_not_of(kChunkSpace, at), end);
     const std::string_view space = text.substr(at, after - at), next = text.substr(after, end - after);
     const auto lines = std::ranges::count(space, '\n');
-    if (after < end && (lines > 1 || (lines == 1 && BeginsListItem(next)) ||
-                        EndsSentence(text.substr(begin, at - begin), next))) {
+    if (after < end && (lines > 1 || (lines == 1 && BeginsChunkListItem(next)) ||
+                        EndsChunkSentence(text.substr(begin, at - begin), next))) {
       ends.push_back(after);
     }
     at = after - 1;
@@ -110,7 +110,7 @@ std::vector<size_t> SentenceEnds(std::string_view text, size_t begin, size_t end
 
 // Where to cut a sentence that is longer than `max_bytes`: between words, else between characters. The cut lies in
 // (begin, begin + max_bytes].
-size_t HardCut(std::string_view text, size_t begin, size_t max_bytes) {
+size_t HardChunkCut(std::string_view text, size_t begin, size_t max_bytes) {
   const size_t limit = begin + max_bytes;
   for (size_t at = limit; at > begin + max_bytes / 2; --at) {
     if (IsChunkSpace(text[at - 1])) return at;
@@ -120,17 +120,17 @@ size_t HardCut(std::string_view text, size_t begin, size_t max_bytes) {
   return (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80 ? limit : at;  // no UTF-8: anywhere
 }
 
-class Chunker {
+class DocumentChunker {
  public:
-  Chunker(std::string_view text, size_t max_bytes) : text_(text), max_bytes_(std::max<size_t>(max_bytes, 4)) {}
+  DocumentChunker(std::string_view text, size_t max_bytes) : text_(text), max_bytes_(std::max<size_t>(max_bytes, 4)) {}
 
   std::vector<std::string> Cut() {
-    for (const size_t paragraph : ParagraphEnds(text_)) {
+    for (const size_t paragraph : ChunkParagraphEnds(text_)) {
       if (paragraph - end_ <= max_bytes_) {
         Take(paragraph);
         continue;
       }
-      for (const size_t sentence : SentenceEnds(text_, end_, paragraph)) TakeSentence(sentence);
+      for (const size_t sentence : ChunkSentenceEnds(text_, end_, paragraph)) TakeSentence(sentence);
     }
     Emit();
     return std::move(chunks_);
@@ -140,7 +140,7 @@ class Chunker {
   void TakeSentence(size_t sentence) {
     if (sentence - end_ > max_bytes_) Emit();
     while (sentence - end_ > max_bytes_) {
-      Take(HardCut(text_, end_, max_bytes_));
+      Take(HardChunkCut(text_, end_, max_bytes_));
       Emit();
     }
     Take(sentence);
@@ -163,6 +163,8 @@ class Chunker {
 
 }  // namespace
 
-std::vector<std::string> ChunksOf(std::string_view text, size_t max_bytes) { return Chunker(text, max_bytes).Cut(); }
+std::vector<std::string> ChunksOf(std::string_view text, size_t max_bytes) {
+  return DocumentChunker(text, max_bytes).Cut();
+}
 
 }  // namespace surety::gateway

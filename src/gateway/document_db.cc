@@ -155,15 +155,16 @@ DocumentDb::~DocumentDb() { sqlite3_close_v2(handle_); }
 
 Status DocumentDb::Run(const std::string& sql) {
   const int code = sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr);
-  return code == SQLITE_OK ? OkStatus() : Fault(code, "working");
+  return code == SQLITE_OK ? OkStatus() : Fault(code, "reading or writing");
 }
 
 Status DocumentDb::Fault(int code, std::string_view doing) const {
   const char* what = handle_ != nullptr ? sqlite3_errmsg(handle_) : sqlite3_errstr(code);
-  std::string message = fmt::format("document index '{}': {} ({} it, code {})", path_, what, doing, code);
+  std::string message = fmt::format("document index '{}': {} failed: {} (SQLite code {})", path_, doing, what, code);
   if ((code & 0xff) == SQLITE_NOTADB || (code & 0xff) == SQLITE_CORRUPT) {
     message += "; make it anew from its documents, or restore it";
-  } else if ((code & 0xff) == SQLITE_CANTOPEN) {
+  } else if ((code & 0xff) == SQLITE_CANTOPEN || code == SQLITE_READONLY_DIRECTORY ||
+             code == SQLITE_READONLY_CANTINIT) {
     message += "; reading needs the files ending in -wal and -shm beside it, or the right to make them";
   }
   return {DocumentDbCode(code), std::move(message)};
@@ -211,7 +212,7 @@ DocumentStatement& DocumentStatement::Blob(std::string_view value) {
 }
 
 Result<bool> DocumentStatement::Step() {
-  if (bind_code_ != SQLITE_OK) return Error(db_->Fault(bind_code_, "asking"));
+  if (bind_code_ != SQLITE_OK) return Error(db_->Fault(bind_code_, "reading"));
   const int code = sqlite3_step(statement_);
   if (code == SQLITE_ROW) return true;
   if (code == SQLITE_DONE) return false;

@@ -13,7 +13,8 @@
 namespace surety::gateway {
 namespace {
 
-constexpr std::string_view kFrontMatterForm = "begin the file with a line '---', 'key: value' lines, and a line '---'";
+constexpr std::string_view kDocumentFrontMatterForm =
+    "begin the file with a line '---', 'key: value' lines, and a line '---'";
 
 struct DocumentFileParts {
   std::string_view front, text;
@@ -65,9 +66,9 @@ class DocumentReader {
     }
     if (front == 0) {
       return Error(At(1, fmt::format("no front matter: {}; without 'permissions' nobody may read a document",
-                                     kFrontMatterForm)));
+                                     kDocumentFrontMatterForm)));
     }
-    return Error(At(1, fmt::format("the front matter does not end: {}", kFrontMatterForm)));
+    return Error(At(1, fmt::format("the front matter does not end: {}", kDocumentFrontMatterForm)));
   }
 
   Status ReadFront(std::string_view front) {

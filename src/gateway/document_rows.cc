@@ -9,19 +9,19 @@
 namespace surety::gateway {
 namespace {
 
-void PutList(std::string& out, const std::vector<std::string>& list) {
-  PutNumber(out, static_cast<int64_t>(list.size()));
-  for (const std::string& entry : list) PutField(out, entry);
+void PutSealList(std::string& out, const std::vector<std::string>& list) {
+  PutSealNumber(out, static_cast<int64_t>(list.size()));
+  for (const std::string& entry : list) PutSealField(out, entry);
 }
 
-void PutVarint(std::string& out, int64_t value) {
+void PutPlaceNumber(std::string& out, int64_t value) {
   auto rest = static_cast<uint64_t>(value);
   for (; rest >= 0x80; rest >>= 7) out += static_cast<char>(rest | 0x80);
   out += static_cast<char>(rest);
 }
 
 // False where the bytes end too early or the number is past `limit`.
-bool TakeVarint(std::string_view& bytes, int64_t limit, int64_t& value) {
+bool TakePlaceNumber(std::string_view& bytes, int64_t limit, int64_t& value) {
   uint64_t result = 0;
   for (int shift = 0; shift < 35 && !bytes.empty(); shift += 7) {
     const auto byte = static_cast<unsigned char>(bytes[0]);
@@ -34,18 +34,18 @@ bool TakeVarint(std::string_view& bytes, int64_t limit, int64_t& value) {
   return false;
 }
 
-bool AllowsOne(const std::vector<std::string>& allowed, const std::string& value) {
+bool AllowsOneOfList(const std::vector<std::string>& allowed, const std::string& value) {
   return allowed.empty() || (!value.empty() && std::ranges::find(allowed, value) != allowed.end());
 }
 
 }  // namespace
 
-void PutNumber(std::string& out, int64_t value) {
+void PutSealNumber(std::string& out, int64_t value) {
   for (int i = 0; i < 8; ++i) out += static_cast<char>(static_cast<uint64_t>(value) >> (8 * i));
 }
 
-void PutField(std::string& out, std::string_view bytes) {
-  PutNumber(out, static_cast<int64_t>(bytes.size()));
+void PutSealField(std::string& out, std::string_view bytes) {
+  PutSealNumber(out, static_cast<int64_t>(bytes.size()));
   out += bytes;
 }
 
@@ -56,9 +56,9 @@ std::string DocumentDigest(std::string_view bytes) {
 
 std::string AudienceEncoding(const Document& document) {
   std::string out;
-  PutField(out, document.tenant);
+  PutSealField(out, document.tenant);
   for (const auto* list : {&document.permissions, &document.regions, &document.products, &document.languages}) {
-    PutList(out, *list);
+    PutSealList(out, *list);
   }
   return out;
 }
@@ -66,13 +66,13 @@ std::string AudienceEncoding(const Document& document) {
 std::string ChunkSeal(const Document& document, int64_t number, std::string_view text) {
   std::string out;
   for (const std::string* field : {&document.id, &document.version, &document.title, &document.source}) {
-    PutField(out, *field);
+    PutSealField(out, *field);
   }
-  PutField(out, AudienceEncoding(document));
-  PutNumber(out, document.validity.from_ns);
-  PutNumber(out, document.validity.to_ns);
-  PutNumber(out, number);
-  PutField(out, text);
+  PutSealField(out, AudienceEncoding(document));
+  PutSealNumber(out, document.validity.from_ns);
+  PutSealNumber(out, document.validity.to_ns);
+  PutSealNumber(out, number);
+  PutSealField(out, text);
   return DocumentDigest(out);
 }
 
@@ -88,8 +88,8 @@ bool Allows(const ReadRights& rights, const Document& document) {
     return permission == "public" || std::ranges::find(rights.permissions, permission) != rights.permissions.end();
   });
   return permitted && (document.tenant.empty() || document.tenant == rights.tenant) &&
-         AllowsOne(document.regions, rights.region) && AllowsOne(document.products, rights.product) &&
-         AllowsOne(document.languages, rights.language) && document.validity.Contains(rights.as_of_ns);
+         AllowsOneOfList(document.regions, rights.region) && AllowsOneOfList(document.products, rights.product) &&
+         AllowsOneOfList(document.languages, rights.language) && document.validity.Contains(rights.as_of_ns);
 }
 
 Result<Document> LoadDocument(DocumentDb& db, int64_t row) {
@@ -129,9 +129,9 @@ std::string EncodePlaces(std::span<const TermPlace> places) {
   std::string out;
   int64_t before = 0;
   for (const TermPlace& place : places) {
-    PutVarint(out, place.number - before);
-    PutVarint(out, place.count);
-    PutVarint(out, place.length);
+    PutPlaceNumber(out, place.number - before);
+    PutPlaceNumber(out, place.count);
+    PutPlaceNumber(out, place.length);
     before = place.number;
   }
   return out;
@@ -143,8 +143,8 @@ Result<std::vector<TermPlace>> DecodePlaces(std::string_view bytes) {
   while (!bytes.empty()) {
     TermPlace place;
     constexpr int64_t kMost = 1LL << 30;
-    const bool whole = TakeVarint(bytes, kMaxChunks, place.number) && TakeVarint(bytes, kMost, place.count) &&
-                       TakeVarint(bytes, kMost, place.length);
+    const bool whole = TakePlaceNumber(bytes, kMaxChunks, place.number) && TakePlaceNumber(bytes, kMost, place.count) &&
+                       TakePlaceNumber(bytes, kMost, place.length);
     number += place.number;
     if (!whole || place.number == 0 || number > kMaxChunks || place.count == 0 || place.count > place.length) {
       return Error(Status{StatusCode::kDataLoss, "the document index holds a damaged list of terms; make it anew from "

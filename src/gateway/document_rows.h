@@ -44,8 +44,8 @@ std::string EncodePlaces(std::span<const TermPlace> places);      // numbers asc
 Result<std::vector<TermPlace>> DecodePlaces(std::string_view bytes);
 
 // 8 bytes of length, then the bytes: concatenations are injective.
-void PutField(std::string& out, std::string_view bytes);
-void PutNumber(std::string& out, int64_t value);
+void PutSealField(std::string& out, std::string_view bytes);
+void PutSealNumber(std::string& out, int64_t value);
 std::string DocumentDigest(std::string_view bytes);               // SHA-256, 32 bytes
 
 }  // namespace surety::gateway

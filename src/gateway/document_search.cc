@@ -29,7 +29,7 @@ Status DamagedIndex(const DocumentDb& db, std::string_view what) {
 
 // The readable documents, as the head of a statement. The permissions come last, as plain "?": the library looks
 // numbered ones up one by one, which is quadratic in their count.
-std::string ReadableClause(size_t n_permissions) {
+std::string ReadableDocumentsClause(size_t n_permissions) {
   const auto in_list = [](std::string_view all, MemberKind kind, int parameter) {
     return fmt::format("(a.{0} = 1 OR (?{1} <> '' AND EXISTS (SELECT 1 FROM audience_member m WHERE m.audience = a.id "
                        "AND m.kind = {2} AND m.value = ?{1}))) AND ", all, parameter, static_cast<int>(kind));
@@ -49,7 +49,7 @@ class DocumentSearch {
  public:
   DocumentSearch(DocumentDb& db, const ReadRights& rights, int top_k)
       : db_(db), rights_(rights), top_k_(static_cast<size_t>(top_k)), depth_(std::max<size_t>(top_k_, kFusionDepth)),
-        readable_(ReadableClause(rights.permissions.size())) {}
+        readable_(ReadableDocumentsClause(rights.permissions.size())) {}
 
   Result<std::vector<Passage>> Run(std::string_view query, std::span<const float> vector) {
     std::vector<ScoredChunk> best;

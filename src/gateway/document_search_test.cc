@@ -40,7 +40,7 @@ const std::vector<std::string>& SearchWords() {
   return words;
 }
 
-std::string RandomSentence(SearchDice& dice, size_t words) {
+std::string RandomSearchSentence(SearchDice& dice, size_t words) {
   std::string text;
   for (size_t i = 0; i < words; ++i) {
     // Some words are far more frequent than others.
@@ -49,7 +49,7 @@ std::string RandomSentence(SearchDice& dice, size_t words) {
   return text;
 }
 
-std::vector<std::string> WordsOf(const std::string& text) {
+std::vector<std::string> SearchWordsOf(const std::string& text) {
   std::istringstream in(text);
   std::vector<std::string> words;
   for (std::string word; in >> word;) words.push_back(word);
@@ -61,7 +61,7 @@ class NaiveSearch {
  public:
   explicit NaiveSearch(SearchDice& dice) {
     for (int i = 0; i < 60; ++i) {
-      const std::string text = RandomSentence(dice, 1 + dice.Below(30));
+      const std::string text = RandomSearchSentence(dice, 1 + dice.Below(30));
       const Document document = PublicDocument(fmt::format("d{}", dice.Below(1'000'000)), text);
       if (ids_.insert(document.id).second) documents_.push_back(document);
       if (i % 3 == 0) documents_.back().permissions = {"other"};
@@ -75,13 +75,13 @@ class NaiveSearch {
     for (const Document& d : documents_) {
       if (!Readable(d)) continue;
       n += 1;
-      length += static_cast<double>(WordsOf(d.text).size());
+      length += static_cast<double>(SearchWordsOf(d.text).size());
     }
     for (const std::string& term : std::set<std::string>(query.begin(), query.end())) {
       double with = 0;
       for (const Document& d : documents_) with += Readable(d) && Count(d, term) > 0 ? 1 : 0;
       for (const Document& d : documents_) {
-        const double tf = Count(d, term), own = static_cast<double>(WordsOf(d.text).size());
+        const double tf = Count(d, term), own = static_cast<double>(SearchWordsOf(d.text).size());
         if (!Readable(d) || tf == 0) continue;
         scores[d.id] += std::log(1 + (n - with + 0.5) / (with + 0.5)) * tf * 2.2 /
                         (tf + 1.2 * (0.25 + 0.75 * own / (length / n)));
@@ -125,7 +125,7 @@ class NaiveSearch {
  private:
   static bool Readable(const Document& d) { return d.permissions[0] == "public"; }
   static double Count(const Document& d, const std::string& term) {
-    const auto words = WordsOf(d.text);
+    const auto words = SearchWordsOf(d.text);
     return static_cast<double>(std::ranges::count(words, term));
   }
   std::vector<Document> documents_;
@@ -133,7 +133,7 @@ class NaiveSearch {
 };
 
 // Scores agree to the last digits; the order is that of the scores, where they are clearly apart.
-void ExpectRanking(const std::vector<Passage>& found, const std::map<std::string, double>& truth, size_t top_k,
+void ExpectSearchRanking(const std::vector<Passage>& found, const std::map<std::string, double>& truth, size_t top_k,
                    const std::string& what) {
   ASSERT_EQ(found.size(), std::min(top_k, truth.size())) << what;
   const std::vector<std::string> ranking = NaiveSearch::Ranking(truth);
@@ -152,15 +152,16 @@ TEST(DocumentSearchTest, TextVectorAndFusionAgreeWithPlainReimplementations) {
     const auto added = store->AddAll(naive.documents(), EmbedByText(kSearchDimensions), {});
     ASSERT_TRUE(added) << added.error().ToString();
     for (int i = 0; i < 20; ++i) {
-      const std::string query = RandomSentence(dice, 1 + dice.Below(5));
+      const std::string query = RandomSearchSentence(dice, 1 + dice.Below(5));
       const std::vector<float> vector = DirectionOf(query, kSearchDimensions);
       const size_t top_k = 1 + dice.Below(50);
-      const auto text = naive.Bm25(WordsOf(query));
+      const auto text = naive.Bm25(SearchWordsOf(query));
       const auto near = naive.Cosine(vector);
-      ExpectRanking(Found(*store, {}, query, {}, static_cast<int>(top_k)), text, top_k, "text: " + query);
-      ExpectRanking(Found(*store, {}, "", vector, static_cast<int>(top_k)), near, top_k, "vector: " + query);
+      const auto k = static_cast<int>(top_k);
+      ExpectSearchRanking(FoundPassages(*store, {}, query, {}, k), text, top_k, "text: " + query);
+      ExpectSearchRanking(FoundPassages(*store, {}, "", vector, k), near, top_k, "vector: " + query);
       const auto fused = NaiveSearch::Fused(NaiveSearch::Ranking(text), NaiveSearch::Ranking(near));
-      ExpectRanking(Found(*store, {}, query, vector, static_cast<int>(top_k)), fused, top_k, "both: " + query);
+      ExpectSearchRanking(FoundPassages(*store, {}, query, vector, k), fused, top_k, "both: " + query);
     }
   }
 }
@@ -170,10 +171,12 @@ TEST(DocumentSearchTest, EqualScoresAreOrderedByNameWhateverWasAddedFirst) {
     DocumentFolder folder;
     auto store = folder.Index();
     for (int i = 0; i < 30; ++i) {
-      AddOk(*store, PublicDocument(fmt::format("d{:02}", reversed ? 29 - i : i), "The same text."), EmbedByText(4));
+      const std::string id = fmt::format("d{:02}", reversed ? 29 - i : i);
+      AddDocumentOk(*store, PublicDocument(id, "The same text."), EmbedByText(4));
     }
-    for (const auto& passages : {Found(*store, {}, "text", {}, 10), Found(*store, {}, "", DirectionOf("q", 4), 10),
-                                 Found(*store, {}, "text", DirectionOf("q", 4), 10)}) {
+    for (const auto& passages : {FoundPassages(*store, {}, "text", {}, 10),
+                                 FoundPassages(*store, {}, "", DirectionOf("q", 4), 10),
+                                 FoundPassages(*store, {}, "text", DirectionOf("q", 4), 10)}) {
       ASSERT_EQ(passages.size(), 10);
       for (int i = 0; i < 10; ++i) EXPECT_EQ(passages[static_cast<size_t>(i)].document, fmt::format("d{:02}", i));
     }
@@ -185,8 +188,8 @@ TEST(DocumentSearchTest, PassagesAreExactPiecesOfTheTextInOrder) {
   auto store = folder.Index();
   std::string text;
   for (int i = 0; i < 200; ++i) text += fmt::format("Paragraph {} says \u00FCber fees and {} cards.\r\n\r\n", i, i * 7);
-  AddOk(*store, PublicDocument("long", text));
-  auto passages = Found(*store, {}, "fees", {}, 1000);
+  AddDocumentOk(*store, PublicDocument("long", text));
+  auto passages = FoundPassages(*store, {}, "fees", {}, 1000);
   ASSERT_GT(passages.size(), 5);
   std::ranges::sort(passages, {}, [](const Passage& p) { return std::stoi(p.chunk); });
   std::string joined;
@@ -200,10 +203,11 @@ TEST(DocumentSearchTest, PassagesAreExactPiecesOfTheTextInOrder) {
 TEST(DocumentSearchTest, QueriesAreTextAndNeverSyntax) {
   DocumentFolder folder;
   auto store = folder.Index();
-  AddOk(*store, PublicDocument("a", "The refund policy NEAR the branch."));
-  AddOk(*store, PublicDocument("b", "Interest or fees."));
+  AddDocumentOk(*store, PublicDocument("a", "The refund policy NEAR the branch."));
+  AddDocumentOk(*store, PublicDocument("b", "Interest or fees."));
   const auto same = [&](std::string_view strange, std::string_view plain) {
-    EXPECT_EQ(BytesOf(Found(*store, {}, strange)), BytesOf(Found(*store, {}, plain))) << strange;
+    EXPECT_EQ(DocumentBytesOf(FoundPassages(*store, {}, strange)), DocumentBytesOf(FoundPassages(*store, {}, plain)))
+        << strange;
   };
   same("\"refund\" AND (policy* OR ^branch) -- '", "refund AND policy OR branch");
   same("title:refund", "title refund");
@@ -211,8 +215,8 @@ TEST(DocumentSearchTest, QueriesAreTextAndNeverSyntax) {
   same("refund\xFF\xC3policy", "refund policy");
   same("REFUND POLICIES", "refund policy");
   same("{refund} + [policy] NOT", "refund policy not");
-  EXPECT_TRUE(Found(*store, {}, "'\"()*:^-+~{}[]\\;").empty());
-  EXPECT_TRUE(Found(*store, {}, std::string_view("\0\0", 2)).empty());
+  EXPECT_TRUE(FoundPassages(*store, {}, "'\"()*:^-+~{}[]\\;").empty());
+  EXPECT_TRUE(FoundPassages(*store, {}, std::string_view("\0\0", 2)).empty());
   // Bytes of every kind, and far too much of it.
   SearchDice dice(7);
   static constexpr std::string_view kPieces[] = {"NEAR(", "\"", "'", "*", "OR ", "AND ", "NOT ", "refund", " ",
@@ -229,9 +233,9 @@ TEST(DocumentSearchTest, QueriesAreTextAndNeverSyntax) {
   }
   std::string huge = "refund ";
   for (int i = 0; i < 400'000; ++i) huge += fmt::format("w{} ", i);
-  EXPECT_EQ(Found(*store, {}, huge)[0].document, "a");
-  EXPECT_TRUE(Found(*store, {}, std::string(5'000'000, '"')).empty());
-  EXPECT_TRUE(Found(*store, {}, std::string(5'000'000, '1') + ".1.1.1").empty());
+  EXPECT_EQ(FoundPassages(*store, {}, huge)[0].document, "a");
+  EXPECT_TRUE(FoundPassages(*store, {}, std::string(5'000'000, '"')).empty());
+  EXPECT_TRUE(FoundPassages(*store, {}, std::string(5'000'000, '1') + ".1.1.1").empty());
 }
 
 TEST(DocumentSearchTest, ManyPermissionsAndDocumentsOfManyAudiences) {
@@ -245,7 +249,7 @@ TEST(DocumentSearchTest, ManyPermissionsAndDocumentsOfManyAudiences) {
   ASSERT_TRUE(store->AddAll(documents, {}, {}));
   ReadRights rights;
   for (int i = 0; i < 20'000; ++i) rights.permissions.push_back("p" + std::to_string(2 * i));
-  EXPECT_EQ(Found(*store, rights, "word", {}, 1000).size(), 150);
+  EXPECT_EQ(FoundPassages(*store, rights, "word", {}, 1000).size(), 150);
   rights.permissions.push_back("one more");
   EXPECT_FALSE(store->Search(rights, "word", {}, 10));
 }
@@ -261,7 +265,7 @@ TEST(DocumentSearchTest, SearchesSeeOneStateWhileAnotherConnectionWrites) {
   };
   std::set<std::string> snapshots;
   for (const int n : {0, 1}) {
-    AddOk(*writer, version(n), EmbedByText(8));
+    AddDocumentOk(*writer, version(n), EmbedByText(8));
     snapshots.insert(writer->Snapshot());
   }
   auto reader = folder.Index(true);
@@ -283,7 +287,7 @@ TEST(DocumentSearchTest, SearchesSeeOneStateWhileAnotherConnectionWrites) {
       }
     });
   }
-  for (int i = 0; i < 25; ++i) AddOk(*writer, version(i % 2), EmbedByText(8));
+  for (int i = 0; i < 25; ++i) AddDocumentOk(*writer, version(i % 2), EmbedByText(8));
   while (searches < 20 && failures == 0) std::this_thread::yield();
   stop = true;
   for (std::thread& thread : threads) thread.join();
@@ -293,11 +297,11 @@ TEST(DocumentSearchTest, SearchesSeeOneStateWhileAnotherConnectionWrites) {
 
 TEST(DocumentSearchTest, AnIndexThatWasReplacedIsOpenedAgain) {
   DocumentFolder folder;
-  AddOk(*folder.Index(), PublicDocument("a", "Old rule."));
-  AddOk(*folder.Index(false, "new.db"), PublicDocument("a", "New rule."));
+  AddDocumentOk(*folder.Index(), PublicDocument("a", "Old rule."));
+  AddDocumentOk(*folder.Index(false, "new.db"), PublicDocument("a", "New rule."));
   auto reader = folder.Index(true);
   const std::string before = reader->Snapshot();
-  EXPECT_EQ(Found(*reader, {}, "rule")[0].text, "Old rule.");
+  EXPECT_EQ(FoundPassages(*reader, {}, "rule")[0].text, "Old rule.");
   for (const char* end : {"-wal", "-shm", ""}) {
     std::filesystem::remove(folder.File(std::string("index.db") + end));
   }
@@ -308,7 +312,7 @@ TEST(DocumentSearchTest, AnIndexThatWasReplacedIsOpenedAgain) {
   EXPECT_NE(unreadable, reader->Snapshot());   // no key twice
   EXPECT_EQ(reader->NextBoundary(5), 6);
   std::filesystem::rename(folder.File("new.db"), folder.File("index.db"));
-  EXPECT_EQ(Found(*reader, {}, "rule")[0].text, "New rule.");
+  EXPECT_EQ(FoundPassages(*reader, {}, "rule")[0].text, "New rule.");
   EXPECT_NE(reader->Snapshot(), before);
 }
 
@@ -340,7 +344,7 @@ TEST(DocumentSearchTest, DamagedFilesGiveErrorsAndNeverOtherText) {
     for (int i = 0; i < 12; ++i) {
       Document document = PublicDocument("d" + std::to_string(i), fmt::format("Rule {} about fees, word{}.", i, i));
       if (i % 2 == 0) document.regions = {"US-NY", "EU-DE"};
-      AddOk(*store, document, EmbedByText(8));
+      AddDocumentOk(*store, document, EmbedByText(8));
       texts.insert(document.text);
     }
   }

@@ -33,7 +33,7 @@ Document GuardedDocument(const std::string& id, const std::string& text) {
   return document;
 }
 
-ReadRights FullRights() {
+ReadRights FullReadRights() {
   return {.tenant = "north", .permissions = {"cases"}, .region = "US-NY", .product = "card", .language = "en",
           .as_of_ns = 1500};
 }
@@ -80,33 +80,35 @@ std::vector<RightCase> RightCases() {
 TEST(DocumentRightsTest, EachRightAloneHidesAndShows) {
   DocumentFolder folder;
   auto store = folder.Index();
-  AddOk(*store, GuardedDocument("guarded", "Chargeback windows for disputed fees."), EmbedByText(kStoreDimensions));
+  AddDocumentOk(*store, GuardedDocument("guarded", "Chargeback windows for disputed fees."),
+                EmbedByText(kStoreDimensions));
   const std::vector<float> vector = DirectionOf("anything", kStoreDimensions);
   for (const RightCase& right : RightCases()) {
-    ReadRights rights = FullRights();
+    ReadRights rights = FullReadRights();
     right.change(rights);
-    EXPECT_EQ(Found(*store, rights, "disputed fees").size(), right.reads ? 1 : 0) << right.name << ", by text";
-    EXPECT_EQ(Found(*store, rights, "", vector).size(), right.reads ? 1 : 0) << right.name << ", by vector";
-    EXPECT_EQ(Found(*store, rights, "disputed fees", vector).size(), right.reads ? 1 : 0) << right.name << ", by both";
+    const size_t n = right.reads ? 1 : 0;
+    EXPECT_EQ(FoundPassages(*store, rights, "disputed fees").size(), n) << right.name << ", by text";
+    EXPECT_EQ(FoundPassages(*store, rights, "", vector).size(), n) << right.name << ", by vector";
+    EXPECT_EQ(FoundPassages(*store, rights, "disputed fees", vector).size(), n) << right.name << ", by both";
   }
 }
 
 TEST(DocumentRightsTest, AbsentListsAreForAllAndPublicIsForEveryone) {
   DocumentFolder folder;
   auto store = folder.Index();
-  AddOk(*store, PublicDocument("open", "Opening hours of branches."));
-  ReadRights rights = FullRights();
-  ASSERT_EQ(Found(*store, rights, "hours").size(), 1);
-  EXPECT_TRUE(Found(*store, rights, "hours")[0].is_public);
-  ASSERT_EQ(Found(*store, {}, "hours").size(), 1);
+  AddDocumentOk(*store, PublicDocument("open", "Opening hours of branches."));
+  ReadRights rights = FullReadRights();
+  ASSERT_EQ(FoundPassages(*store, rights, "hours").size(), 1);
+  EXPECT_TRUE(FoundPassages(*store, rights, "hours")[0].is_public);
+  ASSERT_EQ(FoundPassages(*store, {}, "hours").size(), 1);
   // Of one tenant, public there: readable by all of it, but not public.
   Document ours = PublicDocument("ours", "Opening hours of our branches.");
   ours.tenant = "north";
-  AddOk(*store, ours);
-  EXPECT_EQ(Found(*store, {}, "hours").size(), 1);
+  AddDocumentOk(*store, ours);
+  EXPECT_EQ(FoundPassages(*store, {}, "hours").size(), 1);
   ReadRights north;
   north.tenant = "north";
-  const auto both = Found(*store, north, "hours");
+  const auto both = FoundPassages(*store, north, "hours");
   ASSERT_EQ(both.size(), 2);
   for (const Passage& passage : both) EXPECT_EQ(passage.is_public, passage.document == "open");
 }
@@ -114,12 +116,12 @@ TEST(DocumentRightsTest, AbsentListsAreForAllAndPublicIsForEveryone) {
 TEST(DocumentRightsTest, NothingIsRelaxedWhenNothingIsFound) {
   DocumentFolder folder;
   auto store = folder.Index();
-  AddOk(*store, GuardedDocument("guarded", "The only text about penguins."), EmbedByText(kStoreDimensions));
-  ReadRights rights = FullRights();
-  EXPECT_EQ(Found(*store, rights, "penguins", {}, 1000).size(), 1);
+  AddDocumentOk(*store, GuardedDocument("guarded", "The only text about penguins."), EmbedByText(kStoreDimensions));
+  ReadRights rights = FullReadRights();
+  EXPECT_EQ(FoundPassages(*store, rights, "penguins", {}, 1000).size(), 1);
   rights.product = "loan";
-  EXPECT_TRUE(Found(*store, rights, "penguins", DirectionOf("x", kStoreDimensions), 1000).empty());
-  EXPECT_TRUE(Found(*store, FullRights(), "walruses", {}, 1000).empty());
+  EXPECT_TRUE(FoundPassages(*store, rights, "penguins", DirectionOf("x", kStoreDimensions), 1000).empty());
+  EXPECT_TRUE(FoundPassages(*store, FullReadRights(), "walruses", {}, 1000).empty());
 }
 
 // Documents of words that all queries of the test hold, each unreadable for the caller for one reason alone.
@@ -142,13 +144,14 @@ std::vector<Document> PlantedDocuments() {
   return planted;
 }
 
-std::string AllAnswers(DocumentStore& store) {
+std::string AllDocumentAnswers(DocumentStore& store) {
   std::string out;
   for (const char* query : {"fees", "disputed refund", "interest notice chargeback", "over", "nothing of this", ""}) {
-    if (*query != '\0') out += BytesOf(Found(store, FullRights(), query));
+    if (*query != '\0') out += DocumentBytesOf(FoundPassages(store, FullReadRights(), query));
     for (const int top_k : {1, 3, 50}) {
       out += fmt::format("|{}|", top_k);
-      out += BytesOf(Found(store, FullRights(), query, DirectionOf(query, kStoreDimensions), top_k));
+      const std::vector<float> vector = DirectionOf(query, kStoreDimensions);
+      out += DocumentBytesOf(FoundPassages(store, FullReadRights(), query, vector, top_k));
     }
   }
   return out;
@@ -158,27 +161,27 @@ TEST(DocumentRightsTest, TextInUnreadableDocumentsChangesNoBitOfAnAnswer) {
   DocumentFolder folder;
   const EmbedTexts embed = EmbedByText(kStoreDimensions);
   auto store = folder.Index();
-  AddOk(*store, GuardedDocument("a", "Disputed fees are refunded in ten days. Interest is not."), embed);
-  AddOk(*store, GuardedDocument("b", "A notice of fees comes over the post."), embed);
-  AddOk(*store, PublicDocument("c", "Chargeback of refunds, over disputed interest."), embed);
-  AddOk(*store, PublicDocument("d", "Chargeback of refunds, over disputed interest."), embed);   // a tie
-  const std::string before = AllAnswers(*store);
+  AddDocumentOk(*store, GuardedDocument("a", "Disputed fees are refunded in ten days. Interest is not."), embed);
+  AddDocumentOk(*store, GuardedDocument("b", "A notice of fees comes over the post."), embed);
+  AddDocumentOk(*store, PublicDocument("c", "Chargeback of refunds, over disputed interest."), embed);
+  AddDocumentOk(*store, PublicDocument("d", "Chargeback of refunds, over disputed interest."), embed);   // a tie
+  const std::string before = AllDocumentAnswers(*store);
   for (const Document& document : PlantedDocuments()) {
-    AddOk(*store, document, embed);
-    EXPECT_EQ(AllAnswers(*store), before) << document.id;
+    AddDocumentOk(*store, document, embed);
+    EXPECT_EQ(AllDocumentAnswers(*store), before) << document.id;
   }
   // A tie's order is not that of the rows either.
-  AddOk(*store, PublicDocument("c", "Chargeback of refunds, over disputed interest."), embed);
-  EXPECT_EQ(AllAnswers(*store), before);
+  AddDocumentOk(*store, PublicDocument("c", "Chargeback of refunds, over disputed interest."), embed);
+  EXPECT_EQ(AllDocumentAnswers(*store), before);
   // Positive control: once readable, each of them changes the answers.
   for (Document document : PlantedDocuments()) {
-    const std::string without = AllAnswers(*store);
+    const std::string without = AllDocumentAnswers(*store);
     Document readable = GuardedDocument(document.id, document.text);
     readable.title = document.title;
     const auto removed = store->Remove(document.id, "");
     ASSERT_TRUE(removed && *removed == 1);
-    AddOk(*store, readable, embed);
-    EXPECT_NE(AllAnswers(*store), without) << document.id;
+    AddDocumentOk(*store, readable, embed);
+    EXPECT_NE(AllDocumentAnswers(*store), without) << document.id;
   }
 }
 
@@ -223,7 +226,7 @@ TEST(DocumentStoreTest, WhatCanNotBeCitedOrComparedIsRefused) {
   refused([](Document& d) { d.text = std::string("a\0z", 3); }, "byte 1 is NUL");
   Document good = PublicDocument("Reg-B_1002.9", "Fees.");
   good.permissions = {"two words", "Caf\xC3\xA9"};
-  AddOk(*store, good);
+  AddDocumentOk(*store, good);
 }
 
 TEST(DocumentStoreTest, OverlappingVersionsAreRefusedWithBothNamed) {
@@ -231,7 +234,7 @@ TEST(DocumentStoreTest, OverlappingVersionsAreRefusedWithBothNamed) {
   auto store = folder.Index();
   Document first = PublicDocument("fees", "Old fees.");
   first.validity.to_ns = *ParseDocumentInstant("2026-11-15");
-  AddOk(*store, first);
+  AddDocumentOk(*store, first);
   Document second = PublicDocument("fees", "New fees.");
   second.version = "2";
   second.validity.from_ns = first.validity.to_ns - 1;
@@ -242,7 +245,7 @@ TEST(DocumentStoreTest, OverlappingVersionsAreRefusedWithBothNamed) {
   EXPECT_THAT(refused.error().message(), HasSubstr("version '1'"));
   EXPECT_THAT(refused.error().message(), HasSubstr("2026-11-15"));
   second.validity.from_ns = first.validity.to_ns;
-  AddOk(*store, second);
+  AddDocumentOk(*store, second);
   // A change of both at once, in either order.
   first.validity.to_ns += 10;
   second.validity.from_ns += 10;
@@ -266,12 +269,12 @@ TEST(DocumentStoreTest, SupersededAtAnInstantGivesOneVersionBeforeAndTheOtherFro
   first.validity.to_ns = midnight;
   second.version = "2";
   second.validity.from_ns = midnight;
-  AddOk(*store, first);
-  AddOk(*store, second);
+  AddDocumentOk(*store, first);
+  AddDocumentOk(*store, second);
   const auto version_at = [&](const std::string& instant) {
     ReadRights rights;
     rights.as_of_ns = *ParseDocumentInstant(instant);
-    const auto passages = Found(*store, rights, "fee");
+    const auto passages = FoundPassages(*store, rights, "fee");
     return passages.size() == 1 ? passages[0].version : fmt::format("{} passages", passages.size());
   };
   EXPECT_EQ(version_at("2026-11-14T23:59:59.999999999-05:00"), "1");
@@ -292,7 +295,7 @@ TEST(DocumentStoreTest, NextBoundaryIsTheFirstOneAfter) {
     if (i % 4 != 0) document.validity.to_ns = 3000 + i * 70;
     if (i % 3 != 0) boundaries.insert(document.validity.from_ns);
     if (i % 4 != 0) boundaries.insert(document.validity.to_ns);
-    AddOk(*store, document);
+    AddDocumentOk(*store, document);
   }
   for (int64_t t = -10; t < 5000; t += 5) {
     const auto next = boundaries.upper_bound(t);
@@ -305,7 +308,7 @@ TEST(DocumentStoreTest, AnotherTenantsDocumentIsNeverReplaced) {
   auto store = folder.Index();
   Document north = PublicDocument("fees", "Fees of north.");
   north.tenant = "north";
-  AddOk(*store, north);
+  AddDocumentOk(*store, north);
   for (const char* tenant : {"south", ""}) {
     Document other = PublicDocument("fees", "Fees of another.");
     other.tenant = tenant;
@@ -319,7 +322,7 @@ TEST(DocumentStoreTest, AnotherTenantsDocumentIsNeverReplaced) {
   }
   ReadRights rights;
   rights.tenant = "north";
-  EXPECT_EQ(Found(*store, rights, "fees")[0].text, "Fees of north.");
+  EXPECT_EQ(FoundPassages(*store, rights, "fees")[0].text, "Fees of north.");
 }
 
 TEST(DocumentStoreTest, ReplacingAndRemovingLeaveNothingBehind) {
@@ -328,11 +331,11 @@ TEST(DocumentStoreTest, ReplacingAndRemovingLeaveNothingBehind) {
   const EmbedTexts embed = EmbedByText(kStoreDimensions);
   const std::string empty = store->Snapshot();
   Document secret = PublicDocument("letter", "Zanzibar mandate, quixotic.");
-  AddOk(*store, secret, embed);
+  AddDocumentOk(*store, secret, embed);
   secret.text = "Something else.";
-  AddOk(*store, secret, embed);
-  EXPECT_TRUE(Found(*store, {}, "zanzibar quixotic").empty());
-  EXPECT_EQ(Found(*store, {}, "something").size(), 1);
+  AddDocumentOk(*store, secret, embed);
+  EXPECT_TRUE(FoundPassages(*store, {}, "zanzibar quixotic").empty());
+  EXPECT_EQ(FoundPassages(*store, {}, "something").size(), 1);
   const auto removed = store->Remove("letter", "2");
   ASSERT_TRUE(removed);
   EXPECT_EQ(*removed, 0);
@@ -357,10 +360,10 @@ TEST(DocumentStoreTest, SnapshotIsOfTheContent) {
   auto store = folder.Index();
   std::set<std::string> seen = {store->Snapshot()};
   const Document one = GuardedDocument("one", "First text."), two = PublicDocument("two", "Second text.");
-  AddOk(*store, one, embed);
+  AddDocumentOk(*store, one, embed);
   EXPECT_TRUE(seen.insert(store->Snapshot()).second);
   const std::string with_one = store->Snapshot();
-  AddOk(*store, two, embed);
+  AddDocumentOk(*store, two, embed);
   EXPECT_TRUE(seen.insert(store->Snapshot()).second);
   const std::string with_both = store->Snapshot();
   const std::vector<std::function<void(Document&)>> changes = {
@@ -371,19 +374,19 @@ TEST(DocumentStoreTest, SnapshotIsOfTheContent) {
   for (size_t i = 0; i < changes.size(); ++i) {
     Document changed = one;
     changes[i](changed);
-    AddOk(*store, changed, embed);
+    AddDocumentOk(*store, changed, embed);
     EXPECT_TRUE(seen.insert(store->Snapshot()).second) << i;
-    AddOk(*store, one, embed);
+    AddDocumentOk(*store, one, embed);
     EXPECT_EQ(store->Snapshot(), with_both) << i;
   }
-  AddOk(*store, one, {});   // its vectors are gone
+  AddDocumentOk(*store, one, {});   // its vectors are gone
   EXPECT_TRUE(seen.insert(store->Snapshot()).second);
-  AddOk(*store, one, embed);
+  AddDocumentOk(*store, one, embed);
   // Another file, another order, opened again.
   store = folder.Index(false, "other.db");
-  AddOk(*store, two, embed);
+  AddDocumentOk(*store, two, embed);
   EXPECT_NE(store->Snapshot(), with_one);
-  AddOk(*store, one, embed);
+  AddDocumentOk(*store, one, embed);
   store.reset();
   EXPECT_EQ(folder.Index(true, "other.db")->Snapshot(), with_both);
 }
@@ -395,13 +398,13 @@ TEST(DocumentStoreTest, WhatWasAddedIsThereAfterOpeningAgain) {
   std::string before;
   {
     auto store = folder.Index();
-    AddOk(*store, guarded, EmbedByText(kStoreDimensions));
-    before = BytesOf(Found(*store, FullRights(), "chargeback", vector));
+    AddDocumentOk(*store, guarded, EmbedByText(kStoreDimensions));
+    before = DocumentBytesOf(FoundPassages(*store, FullReadRights(), "chargeback", vector));
   }
   ASSERT_FALSE(before.empty());
   for (const bool read_only : {true, false}) {
     auto store = folder.Index(read_only);
-    EXPECT_EQ(BytesOf(Found(*store, FullRights(), "chargeback", vector)), before);
+    EXPECT_EQ(DocumentBytesOf(FoundPassages(*store, FullReadRights(), "chargeback", vector)), before);
     const auto listed = store->List();
     ASSERT_TRUE(listed && listed->size() == 1);
     const Document& document = (*listed)[0];
@@ -424,7 +427,7 @@ TEST(DocumentStoreTest, WhatWasAddedIsThereAfterOpeningAgain) {
 TEST(DocumentStoreTest, AFailureHalfwayChangesNothing) {
   DocumentFolder folder;
   auto store = folder.Index();
-  AddOk(*store, PublicDocument("there", "Already there."));
+  AddDocumentOk(*store, PublicDocument("there", "Already there."));
   const std::string before = store->Snapshot();
   std::vector<Document> documents;
   for (int i = 0; i < 5; ++i) documents.push_back(PublicDocument("d" + std::to_string(i), "Text."));
@@ -438,7 +441,7 @@ TEST(DocumentStoreTest, AFailureHalfwayChangesNothing) {
     ASSERT_FALSE(added);
     EXPECT_EQ(added.error().code(), StatusCode::kCancelled);
     EXPECT_EQ(store->Snapshot(), before);
-    EXPECT_EQ(Found(*store, {}, "already").size(), 1);
+    EXPECT_EQ(FoundPassages(*store, {}, "already").size(), 1);
   }
   const auto added = store->AddAll(documents, EmbedByText(4), {});
   ASSERT_TRUE(added);
@@ -448,7 +451,7 @@ TEST(DocumentStoreTest, AFailureHalfwayChangesNothing) {
 TEST(DocumentStoreTest, VectorsOfAnIndexHaveOneLengthAndADirection) {
   DocumentFolder folder;
   auto store = folder.Index();
-  AddOk(*store, PublicDocument("a", "Text."), EmbedByText(8));
+  AddDocumentOk(*store, PublicDocument("a", "Text."), EmbedByText(8));
   const auto other = store->Add(PublicDocument("b", "Text."), EmbedByText(9));
   ASSERT_FALSE(other);
   EXPECT_THAT(other.error().message(), HasSubstr("9 dimensions, the others have 8"));

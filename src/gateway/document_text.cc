@@ -50,17 +50,17 @@ std::string DocumentValidUtf8(std::string_view text) {
 
 bool IsDocumentDigit(char c) { return c >= '0' && c <= '9'; }
 
-bool IsWordCharacter(utf8proc_int32_t code) {
+bool IsTermCharacter(utf8proc_int32_t code) {
   const utf8proc_category_t category = utf8proc_category(code);
   return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NO;
 }
 
-bool StandsAlone(utf8proc_int32_t code) {
+bool StandsAloneAsTerm(utf8proc_int32_t code) {
   return (code >= 0x3041 && code <= 0x30FF) || (code >= 0x3400 && code <= 0x9FFF) ||
          (code >= 0xF900 && code <= 0xFAFF) || (code >= 0x20000 && code <= 0x3FFFF);
 }
 
-void StemPlural(std::string& word) {
+void StemTermPlural(std::string& word) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyz";
   if (word.size() < 4 || word.back() != 's' || word.find_first_not_of(kPlain) != word.npos) return;
   if (word.ends_with("ies")) {
@@ -71,18 +71,18 @@ void StemPlural(std::string& word) {
 }
 
 // Collects terms of a folded text.
-class TermReader {
+class DocumentTermReader {
  public:
-  explicit TermReader(std::string_view text) : text_(text) {}
+  explicit DocumentTermReader(std::string_view text) : text_(text) {}
 
   std::vector<std::string> Read() {
     while (at_ < text_.size()) {
       utf8proc_int32_t code = 0;
       const size_t n = std::max<size_t>(DocumentCharacter(text_.substr(at_), &code), 1);
-      if (IsWordCharacter(code)) {
-        if (StandsAlone(code)) EndWord();
+      if (IsTermCharacter(code)) {
+        if (StandsAloneAsTerm(code)) EndWord();
         word_ += text_.substr(at_, n);
-        if (StandsAlone(code)) EndWord();
+        if (StandsAloneAsTerm(code)) EndWord();
       } else if (n == 1 && (text_[at_] == '.' || text_[at_] == ',') && JoinsDigits()) {
         const std::string whole = number_ + word_;
         EndPart();
@@ -107,7 +107,7 @@ class TermReader {
   bool EndsAt(size_t at) const {
     if (at >= text_.size()) return true;
     utf8proc_int32_t code = 0;
-    return DocumentCharacter(text_.substr(at), &code) == 0 || !IsWordCharacter(code);
+    return DocumentCharacter(text_.substr(at), &code) == 0 || !IsTermCharacter(code);
   }
   void EndPart() {
     if (!word_.empty()) Emit(std::move(word_));
@@ -124,7 +124,7 @@ class TermReader {
       while ((static_cast<unsigned char>(term[end]) & 0xC0) == 0x80) --end;
       term.resize(end);
     }
-    StemPlural(term);
+    StemTermPlural(term);
     terms_.push_back(std::move(term));
   }
 
@@ -135,7 +135,7 @@ class TermReader {
 };
 
 // `width` digits, as a number.
-std::optional<int> TakeDigits(std::string_view& text, size_t width) {
+std::optional<int> TakeInstantDigits(std::string_view& text, size_t width) {
   if (text.size() < width) return std::nullopt;
   int value = 0;
   for (size_t i = 0; i < width; ++i) {
@@ -146,24 +146,24 @@ std::optional<int> TakeDigits(std::string_view& text, size_t width) {
   return value;
 }
 
-bool TakeCharacter(std::string_view& text, char c) {
+bool TakeInstantMark(std::string_view& text, char c) {
   if (!text.starts_with(c)) return false;
   text.remove_prefix(1);
   return true;
 }
 
 // Seconds and nanoseconds of "hh:mm[:ss[.fraction]]"; nullopt if it is none.
-std::optional<int64_t> TakeTimeOfDay(std::string_view& text) {
-  const auto hour = TakeDigits(text, 2);
-  if (!hour || *hour > 23 || !TakeCharacter(text, ':')) return std::nullopt;
-  const auto minute = TakeDigits(text, 2);
+std::optional<int64_t> TakeInstantTime(std::string_view& text) {
+  const auto hour = TakeInstantDigits(text, 2);
+  if (!hour || *hour > 23 || !TakeInstantMark(text, ':')) return std::nullopt;
+  const auto minute = TakeInstantDigits(text, 2);
   if (!minute || *minute > 59) return std::nullopt;
   int64_t ns = (*hour * 3600LL + *minute * 60LL) * kDocumentSecond;
-  if (!TakeCharacter(text, ':')) return ns;
-  const auto second = TakeDigits(text, 2);
+  if (!TakeInstantMark(text, ':')) return ns;
+  const auto second = TakeInstantDigits(text, 2);
   if (!second || *second > 59) return std::nullopt;
   ns += *second * kDocumentSecond;
-  if (!TakeCharacter(text, '.')) return ns;
+  if (!TakeInstantMark(text, '.')) return ns;
   int64_t unit = kDocumentSecond;
   size_t digits = 0;
   for (; !text.empty() && IsDocumentDigit(text[0]); ++digits, text.remove_prefix(1)) {
@@ -175,33 +175,33 @@ std::optional<int64_t> TakeTimeOfDay(std::string_view& text) {
 }
 
 // The offset east of Greenwich.
-std::optional<int64_t> TakeZone(std::string_view& text) {
-  if (TakeCharacter(text, 'Z') || TakeCharacter(text, 'z')) return 0;
+std::optional<int64_t> TakeInstantZone(std::string_view& text) {
+  if (TakeInstantMark(text, 'Z') || TakeInstantMark(text, 'z')) return 0;
   const int sign = text.starts_with('-') ? -1 : 1;
-  if (!TakeCharacter(text, '+') && !TakeCharacter(text, '-')) return std::nullopt;
-  const auto hours = TakeDigits(text, 2);
-  if (!hours || *hours > 23 || !TakeCharacter(text, ':')) return std::nullopt;
-  const auto minutes = TakeDigits(text, 2);
+  if (!TakeInstantMark(text, '+') && !TakeInstantMark(text, '-')) return std::nullopt;
+  const auto hours = TakeInstantDigits(text, 2);
+  if (!hours || *hours > 23 || !TakeInstantMark(text, ':')) return std::nullopt;
+  const auto minutes = TakeInstantDigits(text, 2);
   if (!minutes || *minutes > 59) return std::nullopt;
   return sign * (*hours * 3600LL + *minutes * 60LL) * kDocumentSecond;
 }
 
-std::optional<int64_t> InstantOf(std::string_view text) {
-  const auto year = TakeDigits(text, 4);
-  if (!year || *year < 1678 || *year > 2261 || !TakeCharacter(text, '-')) return std::nullopt;
-  const auto month = TakeDigits(text, 2);
-  if (!month || !TakeCharacter(text, '-')) return std::nullopt;
-  const auto day = TakeDigits(text, 2);
+std::optional<int64_t> DocumentInstantOf(std::string_view text) {
+  const auto year = TakeInstantDigits(text, 4);
+  if (!year || *year < 1678 || *year > 2261 || !TakeInstantMark(text, '-')) return std::nullopt;
+  const auto month = TakeInstantDigits(text, 2);
+  if (!month || !TakeInstantMark(text, '-')) return std::nullopt;
+  const auto day = TakeInstantDigits(text, 2);
   if (!day) return std::nullopt;
   const std::chrono::year_month_day date(std::chrono::year(*year), std::chrono::month(static_cast<unsigned>(*month)),
                                          std::chrono::day(static_cast<unsigned>(*day)));
   if (!date.ok()) return std::nullopt;
   int64_t ns = std::chrono::sys_days(date).time_since_epoch().count() * 86400LL * kDocumentSecond;
   if (text.empty()) return ns;
-  if (!TakeCharacter(text, 'T') && !TakeCharacter(text, 't')) return std::nullopt;
-  const auto time = TakeTimeOfDay(text);
+  if (!TakeInstantMark(text, 'T') && !TakeInstantMark(text, 't')) return std::nullopt;
+  const auto time = TakeInstantTime(text);
   if (!time) return std::nullopt;
-  const auto zone = TakeZone(text);
+  const auto zone = TakeInstantZone(text);
   if (!zone || !text.empty()) return std::nullopt;
   return ns + *time - *zone;
 }
@@ -211,7 +211,7 @@ std::optional<int64_t> InstantOf(std::string_view text) {
 std::vector<std::string> DocumentTerms(std::string_view text) {
   const std::string folded = DocumentFolded(DocumentValidUtf8(text), UTF8PROC_STABLE | UTF8PROC_COMPOSE |
                                             UTF8PROC_COMPAT | UTF8PROC_CASEFOLD | UTF8PROC_STRIPMARK | UTF8PROC_IGNORE);
-  return TermReader(folded).Read();
+  return DocumentTermReader(folded).Read();
 }
 
 Status CheckCitable(std::string_view what, std::string_view name) {
@@ -265,7 +265,7 @@ size_t FindNoText(std::string_view text) {
 }
 
 Result<int64_t> ParseDocumentInstant(std::string_view text) {
-  if (const auto instant = InstantOf(text)) return *instant;
+  if (const auto instant = DocumentInstantOf(text)) return *instant;
   return Error(InvalidArgumentError(fmt::format(
       "'{}' is no instant: write 2026-11-15 for midnight UTC, or 2026-11-15T00:00:00-05:00 (with Z or an offset; years "
       "1678 to 2261)", DocumentValidUtf8(text.substr(0, 200)))));

@@ -57,7 +57,7 @@ class ChunkDice {
   uint64_t seed_, n_ = 0;
 };
 
-std::string JoinedChunks(const std::vector<std::string>& chunks) {
+std::string JoinedChunkText(const std::vector<std::string>& chunks) {
   std::string out;
   for (const std::string& chunk : chunks) out += chunk;
   return out;
@@ -73,7 +73,7 @@ TEST(DocumentChunksTest, ChunksCoverAnyTextInOrderAndCutNoCharacter) {
     for (size_t n = dice.Below(120); n > 0; --n) text += kPieces[dice.Below(std::size(kPieces))];
     const size_t most = seed % 5 == 0 ? dice.Below(8) : 4 + dice.Below(90);
     const auto chunks = ChunksOf(text, most);
-    EXPECT_EQ(JoinedChunks(chunks), text) << seed;
+    EXPECT_EQ(JoinedChunkText(chunks), text) << seed;
     for (const std::string& chunk : chunks) {
       EXPECT_FALSE(chunk.empty());
       EXPECT_LE(chunk.size(), std::max<size_t>(most, 4)) << seed;
@@ -85,7 +85,7 @@ TEST(DocumentChunksTest, ChunksCoverAnyTextInOrderAndCutNoCharacter) {
     ChunkDice dice(1000 + seed);
     std::string text;
     for (size_t n = dice.Below(300); n > 0; --n) text += static_cast<char>(dice.Below(256));
-    EXPECT_EQ(JoinedChunks(ChunksOf(text, 1 + dice.Below(40))), text) << seed;
+    EXPECT_EQ(JoinedChunkText(ChunksOf(text, 1 + dice.Below(40))), text) << seed;
   }
   EXPECT_TRUE(ChunksOf("", 100).empty());
 }
@@ -149,7 +149,7 @@ TEST(DocumentInstantTest, InstantsAgreeWithTheCalendarOfTheSystem) {
   }
 }
 
-constexpr std::string_view kFrontMatter =
+constexpr std::string_view kDocumentFrontMatter =
     "---\n"
     "id: reg-b-1002.9     # a comment\n"
     "version: 2026.10\n"
@@ -172,7 +172,7 @@ constexpr std::string_view kFrontMatter =
 TEST(DocumentParseTest, AllFields) {
   for (const bool windows : {false, true}) {
     std::string text = windows ? "\xEF\xBB\xBF" : "";
-    for (const char c : kFrontMatter) text += windows && c == '\n' ? "\r\n" : std::string(1, c);
+    for (const char c : kDocumentFrontMatter) text += windows && c == '\n' ? "\r\n" : std::string(1, c);
     const auto document = ParseDocument(text, "a.md");
     ASSERT_TRUE(document) << document.error().ToString();
     EXPECT_EQ(document->id, "reg-b-1002.9");
@@ -240,7 +240,7 @@ TEST(DocumentParseTest, NoBytesBringItDown) {
   }
   for (uint64_t seed = 0; seed < 3000; ++seed) {
     ChunkDice dice(seed);
-    std::string text(kFrontMatter);
+    std::string text(kDocumentFrontMatter);
     for (size_t n = 1 + dice.Below(4); n > 0; --n) {
       const size_t at = dice.Below(text.size());
       switch (dice.Below(3)) {
@@ -257,7 +257,7 @@ TEST(DocumentParseTest, NoBytesBringItDown) {
 }
 
 // One section of a regulation's XML file: its heading and its text, a paragraph a line.
-std::string PlainText(std::string xml) {
+std::string RegulationText(std::string xml) {
   std::string out;
   for (size_t at = 0; at < xml.size();) {
     if (xml[at] == '<') {
@@ -273,7 +273,7 @@ std::string PlainText(std::string xml) {
   return out;
 }
 
-std::string Between(const std::string& text, const std::string& begin, const std::string& end, size_t& at) {
+std::string RegulationBetween(const std::string& text, const std::string& begin, const std::string& end, size_t& at) {
   const size_t from = text.find(begin, at);
   if (from == text.npos) return "";
   const size_t to = text.find(end, from);
@@ -286,13 +286,13 @@ void AddRegulation(std::vector<Document>& documents, const std::string& path, co
   std::ifstream file(path, std::ios::binary);
   const std::string xml((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   size_t at = 0;
-  const std::string effective = Between(xml, "<effectiveDate>", "</effectiveDate>", at);
+  const std::string effective = RegulationBetween(xml, "<effectiveDate>", "</effectiveDate>", at);
   for (at = xml.find("<section label="); at < xml.size();) {
-    const std::string section = Between(xml, "<section label=\"", "</section>", at);
+    const std::string section = RegulationBetween(xml, "<section label=\"", "</section>", at);
     if (section.empty()) break;
     std::string label = section.substr(0, section.find('"'));
     std::ranges::replace(label, '-', '.');
-    Document document = PublicDocument("reg-" + letter + "-" + label, PlainText("<" + section));
+    Document document = PublicDocument("reg-" + letter + "-" + label, RegulationText("<" + section));
     document.title = document.text.substr(0, document.text.find('\n'));
     document.version = effective;
     document.validity.from_ns = ParseDocumentInstant(effective).value_or(0);
@@ -329,7 +329,7 @@ TEST(DocumentRegulationsTest, AQuestionFindsTheSectionOfItsTime) {
     for (const auto& [instant, version] : times) {
       ReadRights rights;
       rights.as_of_ns = *ParseDocumentInstant(instant);
-      const auto passages = Found(*store, rights, question, {}, 5);
+      const auto passages = FoundPassages(*store, rights, question, {}, 5);
       ASSERT_EQ(passages.size(), 5);
       EXPECT_EQ(passages[0].document, section) << question << "\n" << passages[0].text;
       for (const Passage& passage : passages) {

@@ -60,7 +60,7 @@ struct DocumentPostings {
   int64_t n_terms = 0;
 };
 
-void CountTerms(DocumentPostings& postings, std::string_view title, std::string_view text, int64_t number) {
+void CountDocumentTerms(DocumentPostings& postings, std::string_view title, std::string_view text, int64_t number) {
   const std::vector<std::string> terms = DocumentTerms(SearchableText(title, text));
   const auto length = static_cast<int64_t>(terms.size());
   std::map<std::string_view, int64_t> counts;
@@ -97,11 +97,11 @@ Result<int64_t> AudienceOf(DocumentDb& db, const Document& document) {
   return audience;
 }
 
-std::string_view VectorBytes(const std::vector<float>& vector) {
+std::string_view DocumentVectorBytes(const std::vector<float>& vector) {
   return {reinterpret_cast<const char*>(vector.data()), vector.size() * sizeof(float)};
 }
 
-double NormOf(const std::vector<float>& vector) {
+double DocumentNormOf(const std::vector<float>& vector) {
   double sum = 0;
   for (const float value : vector) sum += static_cast<double>(value) * value;
   return std::sqrt(sum);
@@ -122,18 +122,18 @@ Result<std::string> InsertChunks(DocumentDb& db, const PreparedDocument& prepare
     seals += seal;
     if (prepared.vectors.empty()) continue;
     const std::vector<float>& values = prepared.vectors[i];
-    SURETY_RETURN_IF_ERROR(vector.Int(id).Real(1 / NormOf(values)).Blob(VectorBytes(values)).Finish());
-    PutField(seals, VectorBytes(values));
+    SURETY_RETURN_IF_ERROR(vector.Int(id).Real(1 / DocumentNormOf(values)).Blob(DocumentVectorBytes(values)).Finish());
+    PutSealField(seals, DocumentVectorBytes(values));
   }
   return DocumentDigest(seals);
 }
 
-struct StoredVersion {
+struct StoredDocumentVersion {
   int64_t row = 0, audience = 0;
   std::string title;
 };
 
-Status DeletePostings(DocumentDb& db, const StoredVersion& stored) {
+Status DeletePostings(DocumentDb& db, const StoredDocumentVersion& stored) {
   const int64_t first = stored.row << kChunkBits;
   SURETY_ASSIGN_OR_RETURN(auto chunks, DocumentStatement::Prepare(
       db, "SELECT text FROM chunk WHERE id BETWEEN ? AND ?"));
@@ -155,7 +155,7 @@ Status DeletePostings(DocumentDb& db, const StoredVersion& stored) {
   return OkStatus();
 }
 
-Status DeleteVersion(DocumentDb& db, const StoredVersion& stored) {
+Status DeleteVersion(DocumentDb& db, const StoredDocumentVersion& stored) {
   SURETY_RETURN_IF_ERROR(DeletePostings(db, stored));
   const int64_t first = stored.row << kChunkBits;
   for (const char* table : {"chunk", "vector"}) {
@@ -199,7 +199,7 @@ Status CheckVectors(DocumentDb& db, const PreparedDocument& prepared) {
   SURETY_ASSIGN_OR_RETURN(const bool some, stored.Step());
   const size_t dimensions = some ? static_cast<size_t>(stored.IntAt(0)) / sizeof(float) : prepared.vectors[0].size();
   for (const std::vector<float>& vector : prepared.vectors) {
-    const double norm = NormOf(vector);
+    const double norm = DocumentNormOf(vector);
     if (!std::isfinite(norm) || norm == 0) {
       return InvalidArgumentError(place + ": an embedding is zero or not finite: it has no direction");
     }
@@ -240,7 +240,7 @@ Status InsertDocument(DocumentDb& db, const PreparedDocument& prepared) {
   const Document& document = prepared.document;
   DocumentPostings postings;
   for (size_t i = 0; i < prepared.chunks.size(); ++i) {
-    CountTerms(postings, document.title, prepared.chunks[i], static_cast<int64_t>(i + 1));
+    CountDocumentTerms(postings, document.title, prepared.chunks[i], static_cast<int64_t>(i + 1));
   }
   SURETY_ASSIGN_OR_RETURN(const int64_t audience, AudienceOf(db, document));
   SURETY_ASSIGN_OR_RETURN(auto insert, DocumentStatement::Prepare(
@@ -265,7 +265,7 @@ Status InsertDocument(DocumentDb& db, const PreparedDocument& prepared) {
 }
 
 Result<int> DeleteDocument(DocumentDb& db, const std::string& id, const std::string& version) {
-  std::vector<StoredVersion> stored;
+  std::vector<StoredDocumentVersion> stored;
   {
     SURETY_ASSIGN_OR_RETURN(auto find, DocumentStatement::Prepare(
         db, "SELECT id, audience, title FROM document WHERE name = ?1 AND (?2 = '' OR version = ?2)"));
@@ -276,7 +276,7 @@ Result<int> DeleteDocument(DocumentDb& db, const std::string& id, const std::str
       stored.push_back({find.IntAt(0), find.IntAt(1), find.TextAt(2)});
     }
   }
-  for (const StoredVersion& version_row : stored) SURETY_RETURN_IF_ERROR(DeleteVersion(db, version_row));
+  for (const StoredDocumentVersion& version_row : stored) SURETY_RETURN_IF_ERROR(DeleteVersion(db, version_row));
   return static_cast<int>(stored.size());
 }
 
@@ -288,7 +288,7 @@ Status UpdateSnapshot(DocumentDb& db) {
     SURETY_ASSIGN_OR_RETURN(const bool more, rows.Step());
     if (!more) break;
     std::string row;
-    for (int column = 0; column < 3; ++column) PutField(row, rows.BytesAt(column));
+    for (int column = 0; column < 3; ++column) PutSealField(row, rows.BytesAt(column));
     hasher.Update(std::as_bytes(std::span(row.data(), row.size())));
   }
   return WriteMeta(db, "snapshot", HexOf(hasher.Finish()));

@@ -74,7 +74,7 @@ inline EmbedTexts EmbedByText(int dimensions) {
 }
 
 // Every bit of a result.
-inline std::string BytesOf(const std::vector<Passage>& passages) {
+inline std::string DocumentBytesOf(const std::vector<Passage>& passages) {
   std::string out;
   for (const Passage& p : passages) {
     out += fmt::format("[{}:{}@{}] {} {} {} {} {} ", p.document, p.chunk, p.version, p.title, p.text,
@@ -84,14 +84,14 @@ inline std::string BytesOf(const std::vector<Passage>& passages) {
   return out;
 }
 
-inline std::vector<Passage> Found(DocumentStore& store, const ReadRights& rights, std::string_view query,
+inline std::vector<Passage> FoundPassages(DocumentStore& store, const ReadRights& rights, std::string_view query,
                                   std::span<const float> vector = {}, int top_k = 10) {
   auto passages = store.Search(rights, query, vector, top_k);
   EXPECT_TRUE(passages) << (passages ? "" : passages.error().ToString());
   return passages ? *std::move(passages) : std::vector<Passage>();
 }
 
-inline void AddOk(DocumentStore& store, const Document& document, const EmbedTexts& embed = {}) {
+inline void AddDocumentOk(DocumentStore& store, const Document& document, const EmbedTexts& embed = {}) {
   const auto added = store.Add(document, embed);
   ASSERT_TRUE(added) << added.error().ToString();
 }
