@@ -387,11 +387,11 @@ TEST(RemoteBackendTest, LimitsOfTime) {
   };
   rig.close_after = true;
   rig.Make([](RemoteOptions& options) {
-    options.timeout_ns = 300'000'000;
-    options.idle_timeout_ns = 150'000'000;
+    options.timeout_ns = 900'000'000;
+    options.idle_timeout_ns = 500'000'000;
   });
   api::GenerationRequest request = ChatOf("x");
-  request.timeout_ms = 80;
+  request.timeout_ms = 300;
   api::Event last = rig.Run(request)->last();
   EXPECT_EQ(last.finish, api::FinishReason::kTimeout) << "its own limit; what came is its answer";
   EXPECT_GT(last.usage.output_tokens, 0);
