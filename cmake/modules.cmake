@@ -76,6 +76,10 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_source_files_properties(src/train/math_avx512.cc PROPERTIES COMPILE_OPTIONS "-O3;-march=x86-64-v4")
 endif()
 
+# Fitting a classifier is one loop over a matrix. A header that was precompiled with -O1 would bring its -O1 along.
+set_source_files_properties(src/gateway/logistic_regression.cc
+                            PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS -O3)
+
 # Reading the headers of the standard library and of Boost.JSON takes as long as the rest of most files: modules that
 # use both read them once. A file still includes what it uses.
 set(SURETY_PRECOMPILED_MODULES model engine gateway http cli)

@@ -30,9 +30,16 @@ std::unique_ptr<Command> MakeProbeCommand();
 std::unique_ptr<Command> MakePerplexityCommand();
 std::unique_ptr<Command> MakeInspectCommand();
 std::unique_ptr<Command> MakeServeCommand();
+std::unique_ptr<Command> MakeCheckCommand();
 std::unique_ptr<Command> MakeTrainDraftCommand();
+std::unique_ptr<Command> MakeTrainRouterCommand();
 std::unique_ptr<Command> MakeVersionCommand();
+std::vector<std::unique_ptr<Command>> MakeDocumentsCommands();  // "documents" first, then those under it
+std::unique_ptr<Command> MakeSloCommand();
+std::vector<std::unique_ptr<Command>> MakeAuditCommands();   // "audit" first, then those under it
 std::vector<std::unique_ptr<Command>> MakeKeysCommands();    // "keys" first, then those under it
+std::vector<std::unique_ptr<Command>> MakeGovernanceCommands();  // forget, replay, policy
+std::vector<std::unique_ptr<Command>> MakeReviewCommands();  // "review" first, then those under it
 std::vector<std::unique_ptr<Command>> MakeModelsCommands();  // "models" first, then those under it
 
 // Parses the command line, runs the chosen command, returns the exit code.

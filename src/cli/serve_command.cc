@@ -8,13 +8,16 @@
 #include <boost/json.hpp>
 #include <fmt/format.h>
 
+#include "base/worker_pool.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/governed_serving.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/serve_options.h"
 #include "http/admin_routes.h"
+#include "http/governance_routes.h"
 #include "http/openai_api.h"
 #include "http/ops_routes.h"
 #include "http/server.h"
@@ -60,10 +63,10 @@ class ServeCommand final : public Command {
     if (!tracing) return ReportUsage(tracing.error());
     tracing_ = *std::move(tracing);
     models_ = std::make_shared<http::ModelRegistry>();
-    host_ = std::make_unique<ModelHost>(*std::move(host_options), models_, *metrics_);
-    if (const Status status = LoadModels(); !status.ok()) return ReportFailure(status);
-    workers_ = std::make_unique<http::WorkerPool>(2, 4096);
-    slow_workers_ = std::make_unique<http::WorkerPool>(1, 256);
+    host_ = std::make_unique<ModelHost>(*host_options, models_, *metrics_);
+    if (const Status status = LoadModels(*host_options); !status.ok()) return ReportFailure(status);
+    workers_ = std::make_unique<WorkerPool>(2, 4096);
+    slow_workers_ = std::make_unique<WorkerPool>(1, 256);
 
     http::Server::Dependencies dependencies;
     dependencies.metrics = metrics_.get();
@@ -83,9 +86,9 @@ class ServeCommand final : public Command {
   }
 
  private:
-  Status LoadModels() {
+  Status LoadModels(const HostOptions& host_options) {
     DraftFlags drafts = flags_.speculation.Drafts();  // for the first model, which is the default
-    for (const std::string& model : flags_.models) {
+    for (const std::string& model : flags_.policy.empty() ? flags_.models : std::vector<std::string>()) {
       SURETY_ASSIGN_OR_RETURN(auto report, host_->Load(model, "", std::exchange(drafts, {})));
       loaded_.push_back(std::move(report));
     }
@@ -97,6 +100,7 @@ class ServeCommand final : public Command {
       }
       loaded_.push_back(std::move(report));
     }
+    if (!flags_.policy.empty()) SURETY_RETURN_IF_ERROR(OpenGovernance(host_options));
     for (const std::string& text : flags_.aliases) {
       const size_t at = text.find('=');
       if (at == std::string::npos) {
@@ -106,6 +110,21 @@ class ServeCommand final : public Command {
       if (!status.ok()) return status.WithContext("--alias");
     }
     return OkStatus();
+  }
+
+  // The policy's models are in a registry of their own; requests see the governed one, and encoders.
+  Status OpenGovernance(const HostOptions& host_options) {
+    GovernedServing::Options options;
+    options.policy = flags_.policy;
+    options.host = host_options;
+    options.kept_kv = !flags_.disk_cache.empty();
+    for (const auto& model : models_->List()) {
+      if (options.embedder == nullptr && model.backend->description().embeds) options.embedder = model.backend;
+    }
+    SURETY_ASSIGN_OR_RETURN(governed_, GovernedServing::Open(std::move(options), *metrics_));
+    for (const auto& report : governed_->loaded()) loaded_.push_back(report);
+    const auto backend = governed_->governance().backend();
+    return models_->Add(backend->description().name, backend);
   }
 
   std::vector<http::ListenerOptions> Listeners() {
@@ -123,6 +142,10 @@ class ServeCommand final : public Command {
     api.port = flags_.port;
     api.routes = http::OpsRoutes(ops);
     for (http::Route& route : http::OpenAiRoutes(std::move(openai))) api.routes.push_back(std::move(route));
+    if (governed_ != nullptr) {
+      auto routes = http::GovernanceRoutes(governed_->governance(), slow_workers_->AsPostTask());
+      for (http::Route& route : routes) api.routes.push_back(std::move(route));
+    }
     std::vector<http::ListenerOptions> listeners = {std::move(api)};
     if (flags_.admin_port) {
       http::ListenerOptions admin;
@@ -134,9 +157,15 @@ class ServeCommand final : public Command {
       http::AdminOptions actions;
       actions.models = models_;
       actions.post = slow_workers_->AsPostTask();
-      actions.load = [this](const std::string& model, const std::string& name) { return host_->Load(model, name); };
-      actions.unload = [this](const std::string& name) { return host_->Unload(name); };
+      if (governed_ == nullptr) {  // else a model that the policy does not name would be served beside it
+        actions.load = [this](const std::string& model, const std::string& name) { return host_->Load(model, name); };
+        actions.unload = [this](const std::string& name) { return host_->Unload(name); };
+      }
       for (http::Route& route : http::AdminRoutes(std::move(actions))) admin.routes.push_back(std::move(route));
+      if (governed_ != nullptr) {
+        auto routes = http::GovernanceAdminRoutes(governed_->governance(), slow_workers_->AsPostTask());
+        for (http::Route& route : routes) admin.routes.push_back(std::move(route));
+      }
       listeners.push_back(std::move(admin));
     }
     return listeners;
@@ -175,19 +204,24 @@ class ServeCommand final : public Command {
     }
   }
 
+  void DrainModels(int64_t limit_ms) {
+    if (governed_ != nullptr) governed_->Drain(limit_ms);
+    host_->Drain(limit_ms);
+  }
+
   int ShutDown(http::Server& server) {
     ClearInterrupt();
     PrintError("ending: no new requests\n");
     std::atomic<bool> done{false};
     std::thread drain([&] {
-      host_->Drain(static_cast<int64_t>(flags_.drain_s * 1000));
+      DrainModels(static_cast<int64_t>(flags_.drain_s * 1000));
       server.Stop(2000);
       done = true;
     });
     while (!done) {
       if (Interrupted()) {
         ClearInterrupt();
-        host_->Drain(0);
+        DrainModels(0);
       }
       pollfd wait = {InterruptDescriptor(), POLLIN, 0};
       poll(&wait, 1, 20);
@@ -206,7 +240,8 @@ class ServeCommand final : public Command {
   Tracing tracing_;                              // outlives all that is traced
   std::shared_ptr<http::ModelRegistry> models_;
   std::unique_ptr<ModelHost> host_;
-  std::unique_ptr<http::WorkerPool> workers_, slow_workers_;
+  std::unique_ptr<GovernedServing> governed_;    // null: requests are not governed
+  std::unique_ptr<WorkerPool> workers_, slow_workers_;
 };
 
 }  // namespace

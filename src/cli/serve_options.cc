@@ -38,6 +38,7 @@ void ServeFlags::Declare(Flags& flags) {
   flags.Group("Models");
   flags.Add("-m,--model", models, "a path, or a name that 'surety models' lists; again for further models");
   flags.Add("--embedding-model", embedding_models, "an encoder for /v1/embeddings: a folder or a file");
+  flags.Add("--policy", policy, "a policy file: it names the models, and every request passes it (docs/policy.md)");
   flags.Add("--alias", aliases, "ALIAS=NAME: a further name for a model");
   flags.Add("--model-memory", model_memory_mb, "MiB for weights and KV of all models together; 0: no limit");
   flags.Add("-t,--threads", threads, "processors to use; 0: all of them");
@@ -89,6 +90,9 @@ Status ServeFlags::Validate() const {
   model.threads = threads;
   model.isa = isa;
   SURETY_RETURN_IF_ERROR(model.Apply());
+  if (!policy.empty() && models != std::vector<std::string>{ModelFlags().model}) {
+    return InvalidArgumentError("-m and --policy: the policy names the models; no other way leads to them");
+  }
   const auto from = [](std::string_view flag, int value, int least, int most) {
     if (value >= least && value <= most) return OkStatus();
     return Wrong(flag, std::to_string(value), fmt::format("a number from {} to {}", least, most));

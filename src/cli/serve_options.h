@@ -23,6 +23,7 @@ struct ServeFlags {
   std::vector<std::string> models;            // the first is the default
   std::vector<std::string> embedding_models;
   std::vector<std::string> aliases;           // ALIAS=NAME
+  std::string policy;                         // a policy file; empty: requests are not governed
   int threads = 0;
   std::string isa;
   KvFlags kv;

@@ -3,13 +3,19 @@
 // A row is one line of JSON: {"seq", "time", "prev", "kind", "body", "hash"} with hash = SHA-256 over the canonical
 // bytes of the other members. One writer thread collects the rows that wait and syncs them together, so that many
 // requests share one sync. Kinds: "decision", "stream_begin", "review", "release", "erasure", "policy", "tool_intent",
-// "tool_outcome", "start".
+// "tool_outcome", "start"; "cut" is the log's own. The bytes: audit_row.h.
 //
 // Threads: any. Owns: the file, locked against a second process. Errors: kResourceExhausted when max_waiting rows wait
 // (the caller then blocks high risk), kIoError; after a failed write or sync every later Append fails too, until the
-// log is opened again. kDataLoss from Open and Verify with the row that does not fit.
+// log is opened again. kInvalidArgument for a row that could not be read again (audit_row.h). kFailedPrecondition from
+// Open where another has the log. kDataLoss from Open and Verify with the row that does not fit.
 // Invariants: (1) a row whose Append returned ok survives kill -9 and power loss. (2) A torn last line (a crash inside
-// a write) is cut off at Open, with a row that says so; any other damage is an error.
+// a write) is cut off at Open, with a row that says so; any other damage is an error. (3) An Append that failed left
+// either nothing or, where the system did not let it be taken back, a whole row that nobody acted upon.
+//
+// What the chain cannot show by itself: rows cut off at the end, at the border of two, and a log that was replaced as a
+// whole by one who wrote a new chain. Both are found with an anchor, the hash of a row that was noted elsewhere
+// (surety audit verify --expect).
 #pragma once
 
 #include <cstdint>
@@ -38,18 +44,21 @@ class AuditLog {
   struct Options {
     std::string path;
     int max_waiting = 4096;
+    int64_t max_indexed_rows = 4'000'000;  // whose places are in memory, at most 43 bytes each; Find reads for others
   };
   static Result<std::unique_ptr<AuditLog>> Open(Options options, const Clock& clock);
   virtual ~AuditLog() = default;
 
   // Blocks until the row is on disk.
   virtual Result<AuditRow> Append(std::string_view kind, boost::json::object body) = 0;
-  // Returns at once; `done` is called on the writer's thread, once.
+  // Returns at once; `done` is called once, on a thread of the log that does nothing else. It may append, but must not
+  // end the log.
   virtual void AppendAsync(std::string_view kind, boost::json::object body,
                            std::function<void(Result<AuditRow>)> done) = 0;
   virtual int64_t n_rows() const = 0;
   virtual bool failed() const = 0;
-  // The newest row of `kind` whose body's "id" is `id`; from an index in memory of where rows lie. kNotFound.
+  // The newest row of `kind` whose body's "id" is `id`; from an index in memory of where rows lie. kNotFound. Of rows
+  // older than the index holds it reads the log.
   virtual Result<AuditRow> Find(std::string_view kind, std::string_view id) const = 0;
 };
 

@@ -1,10 +1,18 @@
 // Documents that answers may cite: text in chunks, each with the access list, region, product and validity of its
 // document, so that what a caller may not read is filtered before anything is scored.
 //
-// SQLite with FTS5; vectors lie beside the text. A document without an access list is readable by nobody. The filter
-// can not be left out: Search takes it by value and has no other form.
-// Threads: any. Owns: its connection. Errors: kInvalidArgument naming document and field, kAlreadyExists for a version
-// whose validity overlaps another one of the same document, kIoError.
+// A SQLite file; vectors lie beside the text. A document without an access list is readable by nobody. The filter can
+// not be left out: Search takes it by value and has no other form.
+// Threads: any; searches run at the same time, and while this or another process writes. Owns: its connections.
+// Errors: kInvalidArgument naming document and field, kAlreadyExists for a version whose validity overlaps another one
+// of the same document (both are named), kDataLoss (a damaged file), and those of document_db.h.
+// Invariants: (1) What a document that `rights` do not allow holds, or whether it is there, changes no bit of a result:
+// the statistics of BM25 are of the readable passages alone, which is why the index of terms is our own and not FTS5,
+// whose statistics are of the whole corpus. (2) A passage's text, rights and validity are those that were added: a
+// digest over them is compared before it is returned. (3) Nothing found is an answer: no filter is ever relaxed.
+// (4) A search sees one state of the store.
+// Source: S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009; G. Cormack,
+// C. Clarke, S. Buettcher, "Reciprocal Rank Fusion ...", SIGIR 2009.
 #pragma once
 
 #include <cstdint>
@@ -45,25 +53,29 @@ class DocumentStore {
   static Result<std::unique_ptr<DocumentStore>> Open(const std::string& path, bool read_only);
   virtual ~DocumentStore() = default;
 
-  // Replaces the same id and version. `embed` empty: without vectors.
+  // Replaces the same id and version. `embed` empty: without vectors. Ids are unique across tenants, since a citation
+  // must name one document: one of another tenant is never replaced. Ids and versions: of A-Z a-z 0-9 . _ - alone.
   virtual Result<int> Add(const Document& document, const EmbedTexts& embed) = 0;   // number of chunks
-  virtual Result<int> Remove(const std::string& id, const std::string& version) = 0;  // version empty: all
+  virtual Result<int> Remove(const std::string& id, const std::string& version) = 0;  // version empty: all; how many
   virtual Result<std::vector<Document>> List() = 0;                                   // without text
 
   // The best passages that `rights` allow, best first. `vector` empty: by text alone; `query` empty: by vector alone;
-  // both: reciprocal rank fusion.
+  // both: reciprocal rank fusion. The query is plain text, never syntax; its first 256 different terms count. Equal
+  // scores: by id, version and place. top_k: 1 to 1000.
   virtual Result<std::vector<Passage>> Search(ReadRights rights, std::string_view query, std::span<const float> vector,
                                               int top_k) = 0;
-  // Changes with every change of the store: for cache keys.
+  // Changes with every change of the store: for cache keys. A digest of the content, so equal states have equal ones,
+  // also after a restart or a restored backup. If it can not be read: a text that never comes again.
   virtual std::string Snapshot() = 0;
-  // The first instant after `t` at which what is valid changes; nullopt: none.
+  // The first instant after `t` at which what is valid changes; nullopt: none. If it can not be read: the next one.
   virtual std::optional<int64_t> NextBoundary(int64_t t_ns) = 0;
 };
 
 // A text file with front matter between two lines "---": id, version, title, permissions, regions, products, languages,
-// effective_from, effective_to, tenant.
+// effective_from, effective_to, tenant. kInvalidArgument naming the file, the line and what would be right.
 Result<Document> ParseDocument(std::string_view text, const std::string& path);
-// Paragraphs joined to about `max_bytes`, never cut inside a sentence unless one is longer; offsets are exact.
+// Paragraphs joined up to `max_bytes` (at least 4), never cut inside a sentence unless one is longer, never inside a
+// character. Joined again they are the text, byte by byte.
 std::vector<std::string> ChunksOf(std::string_view text, size_t max_bytes);
 
 }  // namespace surety::gateway

@@ -77,6 +77,7 @@ std::string AnswerKey(const Partition& partition, const AnswerBasis& basis, std:
 std::string NeighbourhoodKey(const Partition& partition, const AnswerBasis& basis);
 
 // Appends tag, length (fixed width) and bytes.
+inline constexpr size_t kFieldHeadBytes = 9;  // tag and length
 void AppendField(std::string& out, uint8_t tag, std::string_view bytes);
 
 }  // namespace surety::gateway

@@ -51,6 +51,7 @@ struct DimensionSource {
   std::string field;                 // kTool
   std::vector<std::string> values;   // allowed; empty: any
   bool required = false;             // missing: the request is denied, not only kept out of caches
+  bool instant = false;              // kClock: of instants, not days; no answer is ever found again (`check` refuses it)
   int line = 0;                      // in the file
 };
 
@@ -101,6 +102,7 @@ struct ModelSpec {
   std::string api_key_env;           // kRemote: os.environ/NAME
   double input_cost_per_token = 0, output_cost_per_token = 0, cache_read_input_token_cost = 0;
   int max_parallel_requests = 0;     // 0: no limit
+  int64_t rpm = 0, tpm = 0;          // 0: no limit; the reader makes budgets of scope kModel of them
   std::vector<std::string> residency;
   int64_t timeout_ns = 60'000'000'000;
   int line = 0;
@@ -176,6 +178,7 @@ struct ContextSpec {
   int per_document_tokens = 0;       // of cite_tokens; 0: no cap
   int history_tokens = 0;            // 0: all; else the oldest turns go first
   std::vector<std::string> forbidden;  // kinds of personal data that must not enter: ssn, card, ...
+  bool force_citations = false;      // the answer's grammar makes each sentence quote a passage (CitationGrammar)
   int line = 0;
 };
 
@@ -276,6 +279,7 @@ struct Policy {
   std::string digest;                // SHA-256 of the file and every file it names, hex
   std::string path;                  // of the file
   std::string currency = "USD";
+  int max_attempts = 4;              // generations along any way through fallbacks: the product of the routes' attempts
   std::array<DimensionSource, kDimensionCount> identity;
   std::vector<Dimension> required_dimensions;    // of every cache key; the reader refuses fewer than all eight
   std::map<std::string, ModelSpec> models;

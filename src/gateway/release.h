@@ -27,13 +27,14 @@ class ReleaseToken {
   ReleaseToken& operator=(ReleaseToken&&) = delete;
   ReleaseToken(const ReleaseToken&) = delete;
 
-  // kPermissionDenied unless the judgement is kRelease and holds a verdict for each of the route's verifiers.
+  // `answer`: that was judged. kPermissionDenied unless the judgement is kRelease and holds a verdict for each of the
+  // route's verifiers, or where a person releases the route's answers.
   static Result<ReleaseToken> ForJudgement(const RouteSpec& route, const Policy& policy, const std::string& decision,
-                                           const Judgement& judgement);
+                                           const AnswerText& answer, const Judgement& judgement);
   // `approved`: digest of the text that was approved; Release refuses another.
   static ReleaseToken ForApproval(const std::string& decision, std::string approved_digest);
   // A text that the policy holds; no model made it.
-  static ReleaseToken ForTemplate(const std::string& decision);
+  static ReleaseToken ForTemplate(const std::string& decision, const AnswerText& answer);
   // Of a cached answer that was released before under the same key, and whose validity was checked again.
   static ReleaseToken ForCacheHit(const std::string& decision, std::string stored_digest);
 
@@ -43,7 +44,7 @@ class ReleaseToken {
   friend class CallerSink;
   ReleaseToken(std::string decision, std::string digest) : decision_(std::move(decision)), digest_(std::move(digest)) {}
   std::string decision_;
-  std::string digest_;     // of the answer it is for; empty: any of this decision (template)
+  std::string digest_;     // of the answer it is for
   bool spent_ = false;
 };
 

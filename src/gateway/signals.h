@@ -1,5 +1,15 @@
 // What a request is about: the policy's signals, and risk and complexity from them.
 //
+// By what a signal is read:
+// - phrases: as phrase_matcher.h finds them. One unnamed label (or "true"): true or false over the whole conversation,
+//   so that a right once claimed stays claimed; use these to raise control, for whoever writes a tool's result can make
+//   one true. Labels: over the last user turn; "none", or "abstained" where phrases of two labels occur.
+// - pattern: over the last user turn as pattern_folding.h has it. A number is the largest of its first groups
+//   (amount_reader.h); no match: "none"; a group that is no number known there: "abstained".
+// - metadata: a text that the policy lists, letter by letter; else "none". - length: characters of the last user turn.
+// - classifier: "abstained" below min_confidence, without a word in the turn, or where anything fails.
+// Conditions and levels, and what an abstention does to them: signal_conditions.h.
+//
 // Threads: any; Read may embed, so not on an I/O thread. Errors: Make: kInvalidArgument, kNotFound naming the signal;
 // Read: never: a classifier that fails abstains, and an abstention is a label that routes can ask for.
 #pragma once

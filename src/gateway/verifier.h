@@ -52,6 +52,8 @@ class Verifier {
   virtual std::string version() const = 0;
   // `deadline_ns`: monotonic, of `clock` it was made with.
   virtual Verdict Check(const AnswerText& answer, const Evidence& evidence, int64_t deadline_ns) const = 0;
+  // From any thread: calls to services that are under way are given up (kError), and later ones too.
+  virtual void Stop() {}
 };
 
 // kInvalidArgument naming the verifier and what is wrong with its spec, kNotFound for its files (paths are relative to

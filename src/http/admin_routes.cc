@@ -3,78 +3,11 @@
 #include <charconv>
 #include <utility>
 
-#include "http/json_body.h"
+#include "http/json_route.h"
 #include "http/openai_error.h"
 
 namespace surety::http {
 namespace {
-
-using Work = std::function<Parsed<boost::json::object>(const HttpRequest&)>;
-
-// The string fields of a body, and no others.
-class Fields {
- public:
-  static Parsed<Fields> Of(const HttpRequest& request, std::vector<std::string> known) {
-    auto body = ParseJsonBody(request.body);
-    if (!body) return std::unexpected(body.error());
-    for (const auto& [key, value] : *body) {
-      bool is_known = key == "permissions";
-      for (const std::string& name : known) is_known |= key == name;
-      if (!is_known) {
-        std::string all;
-        for (const std::string& name : known) all += (all.empty() ? "" : ", ") + name;
-        return BadField(std::string(key), "unknown field " + Quoted(key) + "; known are " + all, "unknown_parameter");
-      }
-      if (key != "permissions" && !value.is_string()) {
-        return BadField(std::string(key), "'" + std::string(key) + "' must be a string", "invalid_type");
-      }
-    }
-    Fields fields;
-    fields.body_ = *std::move(body);
-    return fields;
-  }
-  std::string Get(std::string_view name) const {
-    const auto* value = body_.if_contains(name);
-    return value == nullptr ? "" : std::string(value->as_string());
-  }
-  Parsed<std::vector<std::string>> Permissions() const {
-    std::vector<std::string> result;
-    const auto* value = body_.if_contains("permissions");
-    if (value == nullptr) return result;
-    const auto wrong = BadField("permissions", "'permissions' must be an array of strings", "invalid_type");
-    if (!value->is_array()) return wrong;
-    for (const auto& item : value->as_array()) {
-      if (!item.is_string()) return wrong;
-      result.emplace_back(item.as_string());
-    }
-    return result;
-  }
-
- private:
-  boost::json::object body_;
-};
-
-Route MakeRoute(std::string method, std::string path, const PostTask& post, Work work) {
-  Route route;
-  route.method = std::move(method);
-  route.path = std::move(path);
-  route.role = Role::kAdmin;
-  route.handler = [post, work = std::move(work)](HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
-    auto task = [work, request = std::move(request), writer] {
-      const auto result = work(request);
-      if (result) {
-        writer->Send(200, "application/json", boost::json::serialize(*result));
-      } else {
-        SendError(*writer, result.error());
-      }
-    };
-    if (!post) return task();
-    if (!post(std::move(task))) {
-      SendError(*writer, ErrorOf(UnavailableError("too many administrative calls wait; try again")));
-    }
-  };
-  return route;
-}
 
 Parsed<boost::json::object> State(const ModelRegistry& models) {
   boost::json::array list;
@@ -104,7 +37,7 @@ Parsed<boost::json::object> Steps(const ModelRegistry& models, const HttpRequest
 }
 
 Parsed<boost::json::object> Forget(const ModelRegistry& models, const HttpRequest& request) {
-  const auto fields = Fields::Of(request, {"model", "extent", "tenant", "region", "product", "policy_version",
+  const auto fields = StringFields::Of(request, {"model", "extent", "tenant", "region", "product", "policy_version",
                                            "language", "eligibility", "effective_date", "salt"});
   if (!fields) return std::unexpected(fields.error());
   api::Scope scope;
@@ -159,28 +92,28 @@ Parsed<boost::json::object> FromResult(Result<boost::json::object> result) {
 std::vector<Route> AdminRoutes(AdminOptions options) {
   std::vector<Route> routes;
   const auto models = options.models;
-  routes.push_back(MakeRoute("GET", "/admin/state", options.post, [models](const HttpRequest&) {
+  routes.push_back(MakeJsonRoute("GET", "/admin/state", Role::kAdmin, options.post, [models](const HttpRequest&) {
     return State(*models);
   }));
-  routes.push_back(MakeRoute("GET", "/admin/steps", options.post, [models](const HttpRequest& request) {
+  routes.push_back(MakeJsonRoute("GET", "/admin/steps", Role::kAdmin, options.post, [models](const HttpRequest& request) {
     return Steps(*models, request);
   }));
-  routes.push_back(MakeRoute("POST", "/admin/forget", options.post, [models](const HttpRequest& request) {
+  routes.push_back(MakeJsonRoute("POST", "/admin/forget", Role::kAdmin, options.post, [models](const HttpRequest& request) {
     return Forget(*models, request);
   }));
   if (options.load) {
-    routes.push_back(MakeRoute("POST", "/admin/models/load", options.post,
+    routes.push_back(MakeJsonRoute("POST", "/admin/models/load", Role::kAdmin, options.post,
                                [load = options.load](const HttpRequest& request) -> Parsed<boost::json::object> {
-      const auto fields = Fields::Of(request, {"model", "name"});
+      const auto fields = StringFields::Of(request, {"model", "name"});
       if (!fields) return std::unexpected(fields.error());
       if (fields->Get("model").empty()) return BadField("model", "'model' must name the model to load", "missing");
       return FromResult(load(fields->Get("model"), fields->Get("name")));
     }));
   }
   if (options.unload) {
-    routes.push_back(MakeRoute("POST", "/admin/models/unload", options.post,
+    routes.push_back(MakeJsonRoute("POST", "/admin/models/unload", Role::kAdmin, options.post,
                                [unload = options.unload](const HttpRequest& request) -> Parsed<boost::json::object> {
-      const auto fields = Fields::Of(request, {"model"});
+      const auto fields = StringFields::Of(request, {"model"});
       if (!fields) return std::unexpected(fields.error());
       if (fields->Get("model").empty()) return BadField("model", "'model' must name the model to unload", "missing");
       return FromResult(unload(fields->Get("model")));

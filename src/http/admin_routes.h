@@ -19,7 +19,7 @@
 
 #include "http/handler.h"
 #include "http/model_registry.h"
-#include "http/openai_workers.h"
+#include "base/worker_pool.h"
 
 namespace surety::http {
 

@@ -168,6 +168,7 @@ Status KeyRing::AddLine(std::string_view line) {
         id = *text;
       } else if (name == "name") {
         entry.identity.subject = *text;
+        entry.identity.claims["sub"] = *text;
       } else {
         const auto time = ParseUtcTime(*text);
         if (!time) return time.error().WithContext("'expires'");
@@ -179,6 +180,7 @@ Status KeyRing::AddLine(std::string_view line) {
       (name == "salt" ? entry.salt : digest) = std::move(*bytes);
     } else {
       SURETY_RETURN_IF_ERROR(ReadIdentityField(name, field.value(), entry.identity));
+      entry.identity.claims[name] = field.value();
     }
   }
   if (!IsId(id)) return InvalidArgumentError("'id' must be " + std::to_string(kIdChars) + " hexadecimal digits");

@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include <boost/json/object.hpp>
+
 #include "api/scope.h"
 
 namespace surety::http {
@@ -28,6 +30,7 @@ struct Identity {
   Role role = Role::kNone;
   std::string subject;     // for logs and audit: the key's name or the token's sub
   api::Scope scope;        // salt is empty
+  boost::json::object claims;  // all that was verified: the token's claims, or the fields of the key's entry
   int priority = 0;        // the most urgent this caller may ask for; lower runs earlier
 };
 

@@ -112,6 +112,7 @@ Result<Identity> JwtVerifier::Verify(std::string_view token) const {
       return Error(UnauthenticatedError("the token has no claim for '" + field + "'"));
     }
   }
+  identity.claims = claims;
   return identity;
 }
 

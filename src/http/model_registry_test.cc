@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "http/openai_workers.h"
+#include "base/worker_pool.h"
 #include "http/testing/openai_rig.h"
 
 namespace surety::http {

@@ -52,6 +52,7 @@ void Collected::Add(const api::Event& event, bool include_stop_text) {
     call.name += delta.name;
     call.arguments += delta.arguments;
   }
+  if (event.decision != nullptr) decision = event.decision;
   if (event.finish == api::FinishReason::kNone) return;
   finish = event.finish;
   stop_text = event.stop_text;
@@ -104,7 +105,7 @@ HeaderList TimingHeaders(const api::Timings& timings) {
 
 std::string_view FinishName(api::FinishReason finish, bool has_calls) {
   if (finish == api::FinishReason::kStop) return has_calls ? "tool_calls" : "stop";
-  return "length";
+  return finish == api::FinishReason::kFiltered ? "content_filter" : "length";
 }
 
 std::string StopReasonJson(api::FinishReason finish, std::string_view stop_text) {

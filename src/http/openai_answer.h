@@ -61,6 +61,7 @@ struct Collected {
   std::string stop_text;
   api::Usage usage;
   api::Timings timings;
+  std::shared_ptr<const api::Decision> decision;
 
   void Add(const api::Event& event, bool include_stop_text);
 };
@@ -78,7 +79,7 @@ void Longest(const api::Timings& timings, api::Timings& longest);
 std::string TimingsJson(const api::Timings& timings, const TotalUsage& usage);
 HeaderList TimingHeaders(const api::Timings& timings);
 
-// "stop", "length" or "tool_calls"; a time limit is "length".
+// "stop", "length", "tool_calls" or "content_filter"; a time limit is "length".
 std::string_view FinishName(api::FinishReason finish, bool has_calls);
 // vLLM's stop_reason: the stop text, "timeout", or null.
 std::string StopReasonJson(api::FinishReason finish, std::string_view stop_text);

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "http/handler.h"
 #include "http/model_registry.h"
-#include "http/openai_workers.h"
+#include "base/worker_pool.h"
 #include "observe/trace.h"
 
 namespace surety::http {

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "http/governance_note.h"
 #include "http/openai_answer.h"
 #include "http/sse.h"
 
@@ -46,7 +47,8 @@ class ChatStream : public Answer {
     out += begin_ + "{\"index\":" + std::to_string(event.choice);
     out += ",\"delta\":{},\"logprobs\":null,\"finish_reason\":\"";
     out += FinishName(event.finish, state.n_calls > 0);
-    out += "\",\"stop_reason\":" + StopReasonJson(event.finish, event.stop_text) + "}" + end_;
+    out += "\",\"stop_reason\":" + StopReasonJson(event.finish, event.stop_text) + "}";
+    out += event.decision == nullptr ? end_ : "]" + GovernanceMember(event.decision) + end_.substr(1);
   }
 
   std::string Finish() override {
@@ -128,6 +130,7 @@ class ChatBody : public Answer {
     out += "],\"usage\":" + UsageJson(usage_, prediction_);
     if (prompt_logprobs_) out += ",\"prompt_logprobs\":" + PromptLogprobs();
     if (timings_wanted_) out += ",\"timings\":" + TimingsJson(timings_, usage_);
+    out += GovernanceMember(choices_.front().decision);
     return out + "}";
   }
 
@@ -144,7 +147,8 @@ class ChatBody : public Answer {
 
   void AppendChoice(std::string& out, int index, const Collected& choice) const {
     out += "{\"index\":" + std::to_string(index) + ",\"message\":{\"role\":\"assistant\",\"content\":";
-    out += choice.text.empty() && !choice.calls.empty() ? "null" : JsonString(choice.text);
+    const bool none = choice.text.empty() && (!choice.calls.empty() || choice.finish == api::FinishReason::kFiltered);
+    out += none ? "null" : JsonString(choice.text);
     out += ",\"refusal\":null";
     if (!choice.calls.empty()) {
       out += ",\"tool_calls\":[";

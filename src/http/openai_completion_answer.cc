@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "http/governance_note.h"
 #include "http/openai_answer.h"
 #include "http/sse.h"
 
@@ -184,7 +185,7 @@ class CompletionStream : public Answer {
     out += ",\"finish_reason\":";
     if (ends) {
       out.append("\"").append(FinishName(event.finish, false)).append("\"");
-      out += ",\"stop_reason\":" + StopReasonJson(event.finish, event.stop_text);
+      out += ",\"stop_reason\":" + StopReasonJson(event.finish, event.stop_text) + GovernanceMember(event.decision);
       usage_.Add(event.choice, event.usage);
       Longest(event.timings, timings_);
     } else {
@@ -299,7 +300,7 @@ class CompletionBody : public Answer {
     if (options_.prompt_logprobs) {
       out += ",\"prompt_logprobs\":" + PromptLogprobsJson(PromptLogprobs(part), *head_.backend);
     }
-    out += "}";
+    out += GovernanceMember(choice.decision) + "}";
   }
 
   const AnswerHead head_;

@@ -80,9 +80,8 @@ std::string ErrorBody(const ApiError& error) {
   return boost::json::serialize(boost::json::object{{"error", std::move(inner)}});
 }
 
-void SendError(ResponseWriter& writer, const ApiError& error) {
+void SendError(ResponseWriter& writer, const ApiError& error, HeaderList headers) {
   if (RequestTrace* trace = writer.trace()) trace->Failed(error.code, error.status >= 500);
-  HeaderList headers;
   if (error.retry_after_s >= 0) {
     const double seconds = std::min(error.retry_after_s, kMaxRetryAfterSeconds);
     const auto millis = static_cast<int64_t>(std::ceil(seconds * 1000));

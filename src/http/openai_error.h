@@ -37,7 +37,7 @@ ApiError ErrorOf(const api::Refusal& refusal, std::string param);
 
 std::string ErrorBody(const ApiError& error);
 // The error as the answer, with Retry-After and retry-after-ms where it has a time.
-void SendError(ResponseWriter& writer, const ApiError& error);
+void SendError(ResponseWriter& writer, const ApiError& error, HeaderList headers = {});
 
 // The path of an item: "messages[2]".
 std::string ItemPath(std::string_view path, size_t index);

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "http/governance_note.h"
 #include "http/request_trace.h"
 #include "http/sse.h"
 
@@ -49,9 +50,11 @@ void ApiExchange::Submit(std::vector<api::GenerationRequest> requests) {
           self->OnEvent(part, std::move(event));
         });
     if (!id) {
-      const ApiError error = setup_.explain(id.error(), part);
+      ApiError error = setup_.explain(id.error(), part);
+      AddGovernance(id.error().decision, error);
       {
         const std::lock_guard lock(write_mutex_);
+        decision_ = id.error().decision;
         Fail(error);
       }
       CancelAll();
@@ -93,9 +96,17 @@ bool ApiExchange::Take(int part, const api::Event& event) {
   if (ended_) return false;
   if (cancelled_) return Fail(ClientLeft());
   if (event.choice < 0 || event.choice >= n_choices_[static_cast<size_t>(part)]) return false;
+  if (event.decision != nullptr) decision_ = event.decision;
   produced_ |= !event.text.empty() || !event.tokens.empty() || !event.tool_calls.empty();
   switch (event.finish) {
-    case api::FinishReason::kError: return Fail(ErrorOf(event.error.ok() ? InternalError("") : event.error));
+    case api::FinishReason::kError: {
+      ApiError error = ErrorOf(event.error.ok() ? InternalError("") : event.error);
+      AddGovernance(decision_, error);
+      return Fail(error);
+    }
+    case api::FinishReason::kFiltered:
+      if (setup_.answer->streams()) return Fail(FilteredError(decision_));
+      break;
     case api::FinishReason::kCancelled: return Fail(Draining());
     case api::FinishReason::kTimeout:
       if (!produced_) {
@@ -126,7 +137,7 @@ bool ApiExchange::Take(int part, const api::Event& event) {
 void ApiExchange::End() {
   ended_ = true;
   std::string body = setup_.answer->Finish();
-  HeaderList headers = setup_.headers;
+  HeaderList headers = Headers();
   for (auto& header : setup_.answer->Headers()) headers.push_back(std::move(header));
   setup_.writer->Send(200, "application/json", std::move(body), std::move(headers));
 }
@@ -136,7 +147,7 @@ bool ApiExchange::Deliver(std::string text) {
   if (text.empty()) return true;
   if (!started_) {
     started_ = true;
-    HeaderList headers = setup_.headers;
+    HeaderList headers = Headers();
     headers.emplace_back("Cache-Control", "no-cache");
     headers.emplace_back("X-Accel-Buffering", "no");  // proxies in front pass each piece on at once
     setup_.writer->StartStream(200, kSseContentType, std::move(headers));
@@ -152,13 +163,20 @@ bool ApiExchange::Fail(const ApiError& error) {
   ended_ = true;
   early_.clear();
   if (!started_) {
-    SendError(*setup_.writer, error);
+    SendError(*setup_.writer, error, decision_ == nullptr ? HeaderList() : GovernanceHeaders(*decision_));
   } else {
     if (RequestTrace* trace = setup_.writer->trace()) trace->Failed(error.code, error.status >= 500);
     setup_.writer->Write(setup_.answer->Fail(error));
     setup_.writer->FinishStream();
   }
   return true;
+}
+
+HeaderList ApiExchange::Headers() const {
+  HeaderList headers = setup_.headers;
+  if (decision_ == nullptr) return headers;
+  for (auto& header : GovernanceHeaders(*decision_)) headers.push_back(std::move(header));
+  return headers;
 }
 
 void ApiExchange::CancelAll() {

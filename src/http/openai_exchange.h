@@ -46,6 +46,7 @@ class ApiExchange : public std::enable_shared_from_this<ApiExchange> {
   bool Deliver(std::string text);
   void End();
   void CancelAll();
+  HeaderList Headers() const;
 
   Setup setup_;
   api::Backend* const backend_;  // for Submit and for sinks; a disconnect comes with an owner of its own
@@ -55,6 +56,7 @@ class ApiExchange : public std::enable_shared_from_this<ApiExchange> {
   std::atomic<bool> cancelled_ = false;  // written under ids_mutex_
 
   std::mutex write_mutex_;  // events, answer, writer; never held while the backend is called
+  std::shared_ptr<const api::Decision> decision_;  // of a governed backend, the newest
   bool submitted_ = false, started_ = false, ended_ = false, produced_ = false;
   std::vector<std::pair<int, api::Event>> early_;  // came before every request was accepted
   std::vector<int> n_choices_;

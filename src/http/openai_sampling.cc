@@ -188,6 +188,8 @@ Parsed<void> MapCommon(const json::object& body, const CallContext& context, Gen
   if (auto ok = CheckMetadata(body); !ok) return ok;
   request.scope = context.identity.scope;
   request.scope.salt = StringOr(body, "cache_salt", "");
+  request.caller = {context.identity.subject, context.identity.role == Role::kAdmin, context.identity.claims, {}};
+  if (const json::value* metadata = Member(body, "metadata")) request.caller.metadata = metadata->get_object();
   call.stream = BoolOr(body, "stream", false);
   call.include_stop_text = BoolOr(body, "include_stop_str_in_output", false);
   call.timings = BoolOr(body, "timings", false);

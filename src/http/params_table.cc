@@ -193,7 +193,7 @@ constexpr Parameter kTable[] = {
     {"prompt_cache_key", kGenerate, kString, 0, 4096, "", kAccepted, "", "Prefixes are found without a hint"},
     {"cache_prompt", kTalk, kBool, kAny, kNoLimit, "true", kAccepted, "", "A reused prefix gives the same answer"},
     {"metadata", kGenerate, kObject, 0, 16, "", kHonoured, "",
-     "Up to 16 texts; /v1/responses gives them back, otherwise nothing reads them"},
+     "Up to 16 texts; a governed server reads those that its policy names, /v1/responses gives them back"},
     {"prompt_cache_retention", kGenerate, kString, kAny, kNoLimit, "", kOnly, R"(["in_memory"])",
      "the operator sets how long prefixes are kept"},
 

@@ -4,6 +4,7 @@
 // Source: OpenAI API reference, Responses: object and streaming events.
 #include <utility>
 
+#include "http/governance_note.h"
 #include "http/openai_answer.h"
 #include "http/sse.h"
 
@@ -32,6 +33,7 @@ class ResponsesAnswer : public Answer {
     for (const api::ToolCallDelta& delta : event.tool_calls) AddCall(to, delta);
     if (event.finish == api::FinishReason::kNone) return;
     finish_ = event.finish;
+    decision_ = event.decision;
     usage_.Add(event.choice, event.usage);
     timings_ = event.timings;
     if (items_.empty()) OpenMessage(to);
@@ -98,7 +100,9 @@ class ResponsesAnswer : public Answer {
                       std::to_string(head_.created_unix_s) + ",\"status\":\"";
     out.append(status).append("\",\"error\":").append(error_.empty() ? "null" : error_);
     out += ",\"incomplete_details\":";
-    out += status == "incomplete" ? "{\"reason\":\"max_output_tokens\"}" : "null";
+    const bool filtered = finish_ == api::FinishReason::kFiltered;
+    out += status != "incomplete" ? "null"
+                                  : filtered ? "{\"reason\":\"content_filter\"}" : "{\"reason\":\"max_output_tokens\"}";
     out += ",\"model\":" + JsonString(head_.model) + described_ + ",\"output\":[";
     for (size_t i = 0; status != "in_progress" && i < items_.size(); ++i) {
       if (i > 0) out += ',';
@@ -111,7 +115,7 @@ class ResponsesAnswer : public Answer {
            std::to_string(usage_.output) + ",\"output_tokens_details\":{\"reasoning_tokens\":0},\"total_tokens\":" +
            std::to_string(usage_.prompt + usage_.output) + "}";
     if (finish_ == api::FinishReason::kTimeout) out += ",\"stop_reason\":\"timeout\"";
-    return out + "}";
+    return out + GovernanceMember(decision_) + "}";
   }
 
   // The item in which a limit cut the answer is incomplete; those before it are not.
@@ -217,6 +221,7 @@ class ResponsesAnswer : public Answer {
   int64_t sequence_ = 0;
   std::vector<Item> items_;
   api::FinishReason finish_ = api::FinishReason::kNone;
+  std::shared_ptr<const api::Decision> decision_;
   TotalUsage usage_;
   api::Timings timings_;
 };

@@ -17,8 +17,8 @@ PROMPT = "The history of banking began when merchants lent grain to farmers and 
 class Server:
     """`owner`: the test, or the test class, with which the server ends."""
 
-    def __init__(self, owner, *args, ctx=1024, env=None):
-        self.process = start("serve", "-m", MODEL, "--port", "0", "--json", "-c", ctx, *args,
+    def __init__(self, owner, *args, ctx=1024, env=None, model=MODEL):
+        self.process = start("serve", *(["-m", model] if model else []), "--port", "0", "--json", "-c", ctx, *args,
                              env={**os.environ, **(env or {})})
         (owner.addClassCleanup if isinstance(owner, type) else owner.addCleanup)(self.kill)
         line = self.process.stdout.readline()

@@ -1,4 +1,5 @@
-// A few threads and a bounded queue for work that must not hold up I/O threads: parsing, tokenizing, embedding.
+// A few threads and a bounded queue for work that must not hold up I/O threads: parsing, tokenizing, embedding, the
+// stages of a governed request.
 //
 // Threads: Post from any, also from a task. Owns: its threads; the destructor runs what is queued, then joins.
 // Invariants: (1) a task that Post accepted runs exactly once. (2) At most max_queued tasks wait.
@@ -12,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-namespace surety::http {
+namespace surety {
 
 using Task = std::function<void()>;
 // Hands a task to other threads; false if there is no room for it.
@@ -39,4 +40,4 @@ class WorkerPool {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace surety::http
+}  // namespace surety

@@ -1,8 +1,8 @@
-#include "http/openai_workers.h"
+#include "base/worker_pool.h"
 
 #include <utility>
 
-namespace surety::http {
+namespace surety {
 
 WorkerPool::WorkerPool(int n_threads, size_t max_queued) : max_queued_(max_queued) {
   for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { Work(); });
@@ -41,4 +41,4 @@ void WorkerPool::Work() {
   }
 }
 
-}  // namespace surety::http
+}  // namespace surety

@@ -1,0 +1,77 @@
+#include "cli/governed_serving.h"
+
+#include <cmath>
+#include <cstdlib>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "cli/models_store.h"
+#include "gateway/remote_backend.h"
+
+namespace surety::cli {
+
+gateway::EmbedTexts EmbedWith(std::shared_ptr<api::Backend> backend) {
+  return [backend = std::move(backend)](std::span<const std::string> texts) -> Result<std::vector<std::vector<float>>> {
+    SURETY_ASSIGN_OR_RETURN(auto results, backend->Embed(texts));
+    std::vector<std::vector<float>> vectors;
+    for (api::EmbeddingResult& result : results) {
+      double sum = 0;
+      for (const float value : result.values) sum += double{value} * double{value};
+      const auto scale = static_cast<float>(sum > 0 ? 1 / std::sqrt(sum) : 0);
+      for (float& value : result.values) value *= scale;
+      vectors.push_back(std::move(result.values));
+    }
+    return vectors;
+  };
+}
+
+Result<std::shared_ptr<api::Backend>> GovernedServing::LoadModel(const gateway::ModelSpec& spec) {
+  if (spec.engine == gateway::ModelSpec::Engine::kRemote) {
+    gateway::RemoteOptions options;
+    options.base_url = spec.api_base;
+    options.model = spec.weights;
+    options.name = spec.name;
+    if (!spec.api_key_env.empty()) {
+      const char* key = std::getenv(spec.api_key_env.c_str());
+      if (key == nullptr || *key == '\0') {
+        return Error(FailedPreconditionError("model '" + spec.name + "': the environment has no variable " +
+                                             spec.api_key_env));
+      }
+      options.api_key = key;
+    }
+    if (spec.max_parallel_requests > 0) options.max_parallel = spec.max_parallel_requests;
+    return gateway::MakeRemoteBackend(std::move(options));
+  }
+  // Two names for the same weights share one engine.
+  for (const auto& model : inner_->List()) {
+    if (model.id == spec.weights) return model.backend;
+  }
+  auto report = host_->Load(spec.weights, "");
+  if (!report) return Error(report.error().WithContext("model '" + spec.name + "'"));
+  const std::string name((*report)["model"].as_string());
+  loaded_.push_back(*std::move(report));
+  SURETY_ASSIGN_OR_RETURN(const http::RegisteredModel model, inner_->Find(name));
+  return model.backend;
+}
+
+Result<std::unique_ptr<GovernedServing>> GovernedServing::Open(Options options, observe::Registry& metrics) {
+  auto serving = std::unique_ptr<GovernedServing>(new GovernedServing());
+  serving->host_ = std::make_unique<ModelHost>(std::move(options.host), serving->inner_, metrics);
+  gateway::Governance::Options governance;
+  governance.policy_path = options.policy;
+  governance.kept_kv = options.kept_kv;
+  governance.load = [raw = serving.get()](const gateway::ModelSpec& spec) { return raw->LoadModel(spec); };
+  if (options.embedder != nullptr) governance.embed = EmbedWith(options.embedder);
+  governance.files = &FileSystem::Real();
+  governance.clock = &Clock::Real();
+  governance.metrics = &metrics;
+  SURETY_ASSIGN_OR_RETURN(serving->governance_, gateway::Governance::Open(std::move(governance)));
+  return serving;
+}
+
+void GovernedServing::Drain(int64_t limit_ms) {
+  governance_->backend()->Drain(limit_ms);
+  host_->Drain(limit_ms);
+}
+
+}  // namespace surety::cli

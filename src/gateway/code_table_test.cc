@@ -1,0 +1,147 @@
+#include "gateway/code_table.h"
+
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include <boost/json/parse.hpp>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gateway/verifier.h"
+
+namespace surety::gateway {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kTableFolder = std::string(SURETY_TESTDATA) + "/../policies";
+constexpr char kNachaTable[] = "tables/nacha_return_codes.json";
+
+int64_t TableDay(std::string_view text) {
+  const auto day = ParseDay(text);
+  EXPECT_TRUE(day.has_value());
+  return *day;
+}
+
+TEST(CodeTableTest, NachaCodesHaveTheirGaps) {
+  const auto table = CodeTable::Read(kTableFolder + "/" + kNachaTable);
+  ASSERT_TRUE(table.has_value()) << table.error().ToString();
+  EXPECT_FALSE(table->source().empty());
+  const std::set<int> gaps = {48, 49, 54, 55, 56, 57, 58, 59, 60, 63, 64, 65, 66, 78, 79};
+  for (int i = 0; i < 100; ++i) {
+    const bool exists = i >= 1 && i <= 85 && !gaps.contains(i);
+    EXPECT_EQ(table->Knows(fmt::format("R{:02}", i)), exists) << i;
+  }
+  // R11 got another meaning.
+  EXPECT_EQ(table->Find("R11", TableDay("2020-04-01") - 1)->titles[0], "check truncation");
+  EXPECT_EQ(table->Find("R11", TableDay("2020-04-01"))->titles[0], "not in accordance with the authorisation");
+  EXPECT_EQ(table->ValidityAt(TableDay("2026-11-30")).from_ns, TableDay("2020-04-01"));
+  EXPECT_EQ(table->Find("R01", 0)->fields.at("return_window"), "2 banking days");
+}
+
+TEST(CodeTableTest, RefusesWhatIsNotATable) {
+  const std::string head = R"({"name":"t","version":"1","source":"s","checked_on":"2026-11-30","pattern":"R\\d\\d",)";
+  const auto error = [&head](const std::string& codes) {
+    const auto table = CodeTable::Parse(head + R"("codes":)" + codes + "}", "t.json");
+    return table ? std::string() : table.error().message();
+  };
+  EXPECT_EQ(error(R"([{"code":"R01","titles":["a"]}])"), "");
+  EXPECT_THAT(error("[]"), HasSubstr("table 't.json': 'codes' must be a list"));
+  EXPECT_THAT(error(R"([{"code":"R1","titles":["a"]}])"), HasSubstr("code R1: is not of the pattern"));
+  EXPECT_THAT(error(R"([{"code":"R01","titles":[]}])"), HasSubstr("code R01: 'titles'"));
+  EXPECT_THAT(error(R"([{"code":"R01","title":["a"]}])"), HasSubstr("did you mean 'titles'"));
+  EXPECT_THAT(error(R"([{"code":"R01","titles":["a"],"effective_from":"2026-13-01"}])"), HasSubstr("is no day"));
+  EXPECT_THAT(error(R"([{"code":"R01","titles":["a"],"effective_from":"2026-02-01","effective_to":"2026-02-01"}])"),
+              HasSubstr("must be before"));
+  EXPECT_THAT(error(R"([{"code":"R01","titles":["a"],"effective_to":"2026-02-02"},)"
+                    R"({"code":"R01","titles":["a"],"effective_from":"2026-02-01"}])"),
+              HasSubstr("twice for the same time"));
+  EXPECT_EQ(error(R"([{"code":"R01","titles":["a"],"effective_to":"2026-02-01"},)"
+                  R"({"code":"R01","titles":["a"],"effective_from":"2026-02-01"}])"), "");
+  EXPECT_THAT(CodeTable::Parse(R"({"name":"t"})", "t.json").error().message(), HasSubstr("'version' must be a text"));
+  EXPECT_EQ(CodeTable::Read("/nowhere/t.json").error().code(), StatusCode::kNotFound);
+}
+
+class TableVerifierTest : public ::testing::Test {
+ protected:
+  TableVerifierTest() {
+    VerifierSpec spec;
+    spec.name = "codes";
+    spec.kind = VerifierSpec::Kind::kTable;
+    spec.table = kNachaTable;
+    auto made = MakeVerifier(spec, kTableFolder, Clock::Real());
+    EXPECT_TRUE(made.has_value()) << made.error().ToString();
+    verifier_ = *std::move(made);
+    evidence_.as_of_ns = TableDay("2026-11-30");
+  }
+  // The first fault; empty: passed.
+  std::string Fault(const std::string& text) {
+    AnswerText answer;
+    answer.text = text;
+    const Verdict verdict = verifier_->Check(answer, evidence_, 0);
+    if (verdict.findings.empty()) return "";
+    const std::string found = text.substr(verdict.findings[0].offset, verdict.findings[0].length);
+    return found + ": " + verdict.findings[0].what;
+  }
+  std::unique_ptr<Verifier> verifier_;
+  Evidence evidence_;
+};
+
+TEST_F(TableVerifierTest, CodesThatDoNotExistAreFaults) {
+  EXPECT_EQ(Fault("The entry came back with R01 or R85, **R02**."), "");
+  EXPECT_THAT(Fault("It says R54."), HasSubstr("R54: code R54 is not in the table"));
+  EXPECT_THAT(Fault("It says r54."), HasSubstr("is not in the table"));
+  EXPECT_THAT(Fault("It says \uFF3254."), HasSubstr("is not in the table"));
+  EXPECT_EQ(Fault("Model R540, XR54 and R5 are no codes."), "");
+  AnswerText answer;
+  answer.calls = {{"note", R"({"code":"\u005254"})"}};
+  EXPECT_EQ(verifier_->Check(answer, evidence_, 0).outcome, Verdict::Outcome::kFail);
+}
+
+TEST_F(TableVerifierTest, StatedTitlesAreTheTables) {
+  for (const char* text : {"R01 (insufficient funds)", "R01: Insufficient  Funds", "R01 - not sufficient funds",
+                           "R01 means insufficient funds", "insufficient funds (R01)", "**R02**: account closed",
+                           "Account closed (return code R02)", "R11: not in accordance with the authorisation",
+                           "R01, R02 and R09", "R01 is common", "R01 - R04", "code R03 stands for \"no account\"",
+                           "R24 (duplicate) and R67 (duplicate return)"}) {
+    EXPECT_EQ(Fault(text), "") << text;
+  }
+  for (const char* text : {"R01 (account closed)", "R01: the account was blocked", "R01 account closed",
+                           "R01 means nothing", "account closed (R01)", "R01, account closed", "R01 is account closed",
+                           "R11 (check truncation)",
+                           "R02 - ac\u00ADcount frozen", "R01 \u2013 stop payment", "R67 (duplicate)"}) {
+    EXPECT_THAT(Fault(text), HasSubstr("another meaning")) << text;
+  }
+  evidence_.as_of_ns = TableDay("2019-01-01");
+  EXPECT_EQ(Fault("R11 (check truncation)"), "");
+  EXPECT_THAT(Fault("R11: not in accordance with the authorisation"), HasSubstr("another meaning"));
+}
+
+TEST_F(TableVerifierTest, CodesAreThoseOfTheTools) {
+  ToolResult tool;
+  tool.tool = "rail";
+  tool.value = boost::json::parse(R"({"return":{"code":"R01"},"note":"not R09, as was thought"})");
+  evidence_.tools = {tool};
+  EXPECT_EQ(Fault("It is R01."), "");
+  EXPECT_THAT(Fault("It is R02."), HasSubstr("not the one that the tools gave (R01)"));
+  EXPECT_THAT(Fault("It is R09."), HasSubstr("not the one"));
+  evidence_.tools[0].status = UnavailableError("late");
+  EXPECT_EQ(Fault("It is R02."), "");
+}
+
+TEST_F(TableVerifierTest, TheVersionNamesTheTable) {
+  EXPECT_THAT(verifier_->version(), ::testing::MatchesRegex("1:nacha_return_codes@2026-11:[0-9a-f]+"));
+  VerifierSpec spec;
+  spec.name = "codes";
+  spec.kind = VerifierSpec::Kind::kTable;
+  spec.table = "tables/none.json";
+  const auto made = MakeVerifier(spec, kTableFolder, Clock::Real());
+  ASSERT_FALSE(made.has_value());
+  EXPECT_EQ(made.error().code(), StatusCode::kNotFound);
+  EXPECT_THAT(made.error().message(), HasSubstr("verifier 'codes'"));
+}
+
+}  // namespace
+}  // namespace surety::gateway

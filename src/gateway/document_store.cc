@@ -1,0 +1,274 @@
+#include "gateway/document_store.h"
+
+#include <atomic>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "gateway/document_db.h"
+#include "gateway/document_index.h"
+#include "gateway/document_rows.h"
+#include "gateway/document_search.h"
+#include "gateway/document_write.h"
+
+namespace surety::gateway {
+namespace {
+
+constexpr size_t kIdleDocumentReaders = 16;
+constexpr size_t kEmbeddingBatch = 256;
+constexpr int kOpenAttempts = 20;
+
+class SqliteDocumentIndex final : public DocumentIndex {
+ public:
+  SqliteDocumentIndex(std::string path, bool read_only) : path_(std::move(path)), read_only_(read_only) {}
+
+  Status Start() {
+    if (!read_only_) {
+      const std::lock_guard lock(write_mutex_);
+      SURETY_RETURN_IF_ERROR(OpenWriter());
+    }
+    auto reader = TakeReader();
+    if (!reader) return reader.error();
+    PutBack(*std::move(reader));
+    return OkStatus();
+  }
+
+  Result<int> Add(const Document& document, const EmbedTexts& embed) override {
+    return AddAll(std::span(&document, 1), embed, {});
+  }
+  Result<int> AddAll(std::span<const Document> documents, const EmbedTexts& embed,
+                     const AddDocumentsOptions& options) override;
+  Result<int> Remove(const std::string& id, const std::string& version) override;
+  Result<std::vector<Document>> List() override;
+  Result<std::vector<Passage>> Search(ReadRights rights, std::string_view query, std::span<const float> vector,
+                                      int top_k) override {
+    return Read([&](DocumentDb& db) { return SearchDocuments(db, rights, query, vector, top_k); });
+  }
+  std::string Snapshot() override;
+  std::optional<int64_t> NextBoundary(int64_t t_ns) override;
+  Result<DocumentIndexSummary> Summary() override;
+
+ private:
+  using Reader = std::unique_ptr<DocumentDb>;
+
+  // A connection that nobody else uses, on the file that the path leads to now.
+  Result<Reader> TakeReader() {
+    {
+      const std::lock_guard lock(readers_mutex_);
+      while (!readers_.empty()) {
+        Reader reader = std::move(readers_.back());
+        readers_.pop_back();
+        if (reader->IsCurrent()) return reader;
+      }
+    }
+    return OpenCurrent(DocumentDb::Mode::kRead);
+  }
+  Result<Reader> OpenCurrent(DocumentDb::Mode mode) const {
+    for (int attempt = 1;; ++attempt) {
+      auto opened = DocumentDb::Open(path_, mode);
+      if (opened || opened.error().code() != StatusCode::kUnavailable || attempt == kOpenAttempts) return opened;
+    }
+  }
+  void PutBack(Reader reader) {
+    const std::lock_guard lock(readers_mutex_);
+    if (readers_.size() < kIdleDocumentReaders) readers_.push_back(std::move(reader));
+  }
+  // A connection on which something failed is not used again.
+  template <typename Work>
+  auto Read(Work work) -> decltype(work(std::declval<DocumentDb&>())) {
+    auto reader = TakeReader();
+    if (!reader) return Error(reader.error());
+    auto result = work(**reader);
+    if (result) PutBack(*std::move(reader));
+    return result;
+  }
+
+  Status OpenWriter() {
+    auto opened = OpenCurrent(DocumentDb::Mode::kWrite);
+    if (!opened) return opened.error();
+    writer_ = *std::move(opened);
+    return OkStatus();
+  }
+  // Runs `work` in a transaction on the writer's connection, and updates the snapshot.
+  template <typename Work>
+  Result<int> Write(Work work) {
+    if (read_only_) {
+      return Error(FailedPreconditionError(fmt::format("document index '{}' is open for reading alone", path_)));
+    }
+    const std::lock_guard lock(write_mutex_);
+    if (!writer_->IsCurrent()) SURETY_RETURN_IF_ERROR(OpenWriter());
+    SURETY_ASSIGN_OR_RETURN(auto transaction, DocumentTransaction::Begin(*writer_, DocumentDb::Mode::kWrite));
+    SURETY_ASSIGN_OR_RETURN(const int n, work(*writer_));
+    SURETY_RETURN_IF_ERROR(UpdateSnapshot(*writer_));
+    SURETY_RETURN_IF_ERROR(transaction.Commit());
+    return n;
+  }
+  Status EmbedAll(std::vector<PreparedDocument>& documents, const EmbedTexts& embed,
+                  const AddDocumentsOptions& options) const;
+  static Status WriteAll(DocumentDb& db, std::span<const PreparedDocument> documents,
+                         const AddDocumentsOptions& options);
+
+  const std::string path_;
+  const bool read_only_;
+  // The writer goes last: the last connection to close folds the log into the file, if it may write.
+  std::mutex write_mutex_;
+  Reader writer_;
+  std::mutex readers_mutex_;
+  std::vector<Reader> readers_;
+};
+
+Status TellProgress(const AddDocumentsOptions& options, AddDocumentsOptions::Stage stage, size_t done, size_t total) {
+  if (!options.progress) return OkStatus();
+  return options.progress(stage, static_cast<int64_t>(done), static_cast<int64_t>(total));
+}
+
+Result<int> SqliteDocumentIndex::AddAll(std::span<const Document> documents, const EmbedTexts& embed,
+                                        const AddDocumentsOptions& options) {
+  std::vector<PreparedDocument> prepared;
+  int n_chunks = 0;
+  for (const Document& document : documents) {
+    SURETY_ASSIGN_OR_RETURN(auto one, PrepareDocument(document));
+    n_chunks += static_cast<int>(one.chunks.size());
+    prepared.push_back(std::move(one));
+  }
+  if (embed) SURETY_RETURN_IF_ERROR(EmbedAll(prepared, embed, options));
+  return Write([&](DocumentDb& db) -> Result<int> {
+    SURETY_RETURN_IF_ERROR(WriteAll(db, prepared, options));
+    return n_chunks;
+  });
+}
+
+Status SqliteDocumentIndex::EmbedAll(std::vector<PreparedDocument>& documents, const EmbedTexts& embed,
+                                     const AddDocumentsOptions& options) const {
+  std::vector<std::string> texts;
+  std::vector<size_t> owners;
+  size_t total = 0, done = 0;
+  for (const PreparedDocument& document : documents) total += document.chunks.size();
+  const auto flush = [&]() -> Status {
+    if (texts.empty()) return OkStatus();
+    SURETY_ASSIGN_OR_RETURN(auto vectors, embed(texts));
+    if (vectors.size() != texts.size()) {
+      return InternalError(fmt::format("the embedding model gave {} vectors for {} texts", vectors.size(),
+                                       texts.size()));
+    }
+    for (size_t i = 0; i < vectors.size(); ++i) documents[owners[i]].vectors.push_back(std::move(vectors[i]));
+    done += texts.size();
+    texts.clear();
+    owners.clear();
+    return TellProgress(options, AddDocumentsOptions::Stage::kEmbedding, done, total);
+  };
+  for (size_t i = 0; i < documents.size(); ++i) {
+    for (const std::string& chunk : documents[i].chunks) {
+      texts.push_back(SearchableText(documents[i].document.title, chunk));
+      owners.push_back(i);
+      if (texts.size() == kEmbeddingBatch) SURETY_RETURN_IF_ERROR(flush());
+    }
+  }
+  return flush();
+}
+
+Status SqliteDocumentIndex::WriteAll(DocumentDb& db, std::span<const PreparedDocument> documents,
+                                     const AddDocumentsOptions& options) {
+  // What is replaced goes first, so that the order of the documents does not matter.
+  for (const PreparedDocument& prepared : documents) {
+    SURETY_ASSIGN_OR_RETURN(auto owner, DocumentStatement::Prepare(
+        db, "SELECT 1 FROM document d JOIN audience a ON a.id = d.audience WHERE d.name = ? AND a.tenant <> ?"));
+    SURETY_ASSIGN_OR_RETURN(const bool foreign, owner.Text(prepared.document.id).Text(prepared.document.tenant).Step());
+    owner.Reset();
+    if (foreign) return CheckVersions(db, prepared.document);
+    SURETY_ASSIGN_OR_RETURN([[maybe_unused]] const int replaced,
+                            DeleteDocument(db, prepared.document.id, prepared.document.version));
+  }
+  for (size_t i = 0; i < documents.size(); ++i) {
+    SURETY_RETURN_IF_ERROR(CheckVersions(db, documents[i].document));
+    SURETY_RETURN_IF_ERROR(CheckVectors(db, documents[i]));
+    SURETY_RETURN_IF_ERROR(InsertDocument(db, documents[i]));
+    SURETY_RETURN_IF_ERROR(TellProgress(options, AddDocumentsOptions::Stage::kWriting, i + 1, documents.size()));
+  }
+  if (options.embedding_model.empty()) return OkStatus();
+  return WriteMeta(db, "embedding_model", options.embedding_model);
+}
+
+Result<int> SqliteDocumentIndex::Remove(const std::string& id, const std::string& version) {
+  auto removed = Write([&](DocumentDb& db) { return DeleteDocument(db, id, version); });
+  if (!removed || *removed == 0) return removed;
+  // What was removed shall not stand in the log either. Where readers hold the log, the next change does it.
+  const std::lock_guard lock(write_mutex_);
+  (void)writer_->Run("PRAGMA wal_checkpoint(TRUNCATE)");
+  return removed;
+}
+
+Result<std::vector<Document>> SqliteDocumentIndex::List() {
+  return Read([](DocumentDb& db) -> Result<std::vector<Document>> {
+    SURETY_ASSIGN_OR_RETURN(auto transaction, DocumentTransaction::Begin(db, DocumentDb::Mode::kRead));
+    SURETY_ASSIGN_OR_RETURN(auto rows, DocumentStatement::Prepare(
+        db, "SELECT id FROM document ORDER BY name, from_ns, version"));
+    std::vector<Document> documents;
+    for (;;) {
+      SURETY_ASSIGN_OR_RETURN(const bool more, rows.Step());
+      if (!more) return documents;
+      SURETY_ASSIGN_OR_RETURN(auto document, LoadDocument(db, rows.IntAt(0)));
+      documents.push_back(std::move(document));
+    }
+  });
+}
+
+std::string SqliteDocumentIndex::Snapshot() {
+  auto snapshot = Read([](DocumentDb& db) { return ReadMeta(db, "snapshot"); });
+  if (snapshot && !snapshot->empty()) return *snapshot;
+  if (snapshot) return HexOf(Sha256Of({}));   // nothing was ever added: as after all was removed
+  static std::atomic<uint64_t> count = 0;
+  return fmt::format("unreadable-{}-{}-{}", Clock::Real().WallNanos(), getpid(), ++count);
+}
+
+std::optional<int64_t> SqliteDocumentIndex::NextBoundary(int64_t t_ns) {
+  const auto next = Read([&](DocumentDb& db) -> Result<std::optional<int64_t>> {
+    SURETY_ASSIGN_OR_RETURN(auto least, DocumentStatement::Prepare(
+        db, "SELECT min(t), count(t) FROM (SELECT min(from_ns) AS t FROM document WHERE from_ns > ?1 UNION ALL "
+            "SELECT min(to_ns) FROM document WHERE to_ns > ?1 AND to_ns < 9223372036854775807)"));
+    SURETY_ASSIGN_OR_RETURN(const bool row, least.Int(t_ns).Step());
+    if (!row || least.IntAt(1) == 0) return std::optional<int64_t>();
+    return std::optional(least.IntAt(0));
+  });
+  if (next) return *next;
+  return t_ns == std::numeric_limits<int64_t>::max() ? t_ns : t_ns + 1;
+}
+
+Result<DocumentIndexSummary> SqliteDocumentIndex::Summary() {
+  return Read([](DocumentDb& db) -> Result<DocumentIndexSummary> {
+    SURETY_ASSIGN_OR_RETURN(auto transaction, DocumentTransaction::Begin(db, DocumentDb::Mode::kRead));
+    SURETY_ASSIGN_OR_RETURN(auto counts, DocumentStatement::Prepare(
+        db, "SELECT (SELECT count(*) FROM document), (SELECT count(*) FROM chunk), (SELECT count(*) FROM vector), "
+            "(SELECT length(value) FROM vector LIMIT 1)"));
+    SURETY_ASSIGN_OR_RETURN(const bool row, counts.Step());
+    DocumentIndexSummary summary;
+    if (!row) return summary;
+    summary = {.documents = counts.IntAt(0), .chunks = counts.IntAt(1), .vectors = counts.IntAt(2),
+               .dimensions = static_cast<int>(counts.IntAt(3) / static_cast<int64_t>(sizeof(float))),
+               .embedding_model = {}};
+    if (summary.vectors > 0) {
+      SURETY_ASSIGN_OR_RETURN(summary.embedding_model, ReadMeta(db, "embedding_model"));
+    }
+    return summary;
+  });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DocumentIndex>> DocumentIndex::Open(const std::string& path, bool read_only) {
+  auto index = std::make_unique<SqliteDocumentIndex>(path, read_only);
+  if (const Status status = index->Start(); !status.ok()) return Error(status);
+  return index;
+}
+
+Result<std::unique_ptr<DocumentStore>> DocumentStore::Open(const std::string& path, bool read_only) {
+  return DocumentIndex::Open(path, read_only);
+}
+
+}  // namespace surety::gateway

@@ -1,0 +1,232 @@
+#include "gateway/governed_backend.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include <openssl/rand.h>
+
+#include "base/check.h"
+
+namespace surety::gateway {
+namespace {
+
+constexpr int kSearchThreads = 4;
+
+std::unexpected<api::Refusal> Refused(Status status, std::string param) {
+  return std::unexpected(api::Refusal{std::move(status), std::move(param), 0, nullptr});
+}
+
+// What a path that looks at whole texts cannot honour is refused, never dropped.
+std::optional<api::Refusal> Unsupported(const api::GenerationRequest& request) {
+  const auto no = [](const char* param, const char* why) {
+    return api::Refusal{UnimplementedError(why), param, 0, nullptr};
+  };
+  if (request.has_tokens) return no("tokens", "a governed model takes messages or a text, not token ids");
+  if (request.n_choices != 1) return no("n_choices", "a governed model gives one answer: 'n' must be 1");
+  if (request.n_logprobs >= 0) return no("n_logprobs", "a governed model gives no logprobs");
+  if (request.n_prompt_logprobs >= 0) return no("n_prompt_logprobs", "a governed model gives no logprobs");
+  return std::nullopt;
+}
+
+std::shared_ptr<api::Backend> PrimaryOf(const PolicyRuntime& runtime) {
+  for (const auto& [name, spec] : runtime.policy->models) {
+    if (spec.engine == ModelSpec::Engine::kLocal) return runtime.models.at(name);
+  }
+  return runtime.models.empty() ? nullptr : runtime.models.begin()->second;
+}
+
+}  // namespace
+
+std::string NewDecisionId(int64_t wall_ns) {
+  static constexpr std::string_view kDigits = "0123456789abcdefghjkmnpqrstvwxyz";
+  std::array<unsigned char, 10> random = {};
+  SURETY_CHECK(RAND_bytes(random.data(), static_cast<int>(random.size())) == 1);
+  std::string id = "dec_";
+  const auto millis = static_cast<uint64_t>(wall_ns / 1'000'000);
+  for (int shift = 45; shift >= 0; shift -= 5) id += kDigits[(millis >> shift) & 31];
+  uint32_t bits = 0;
+  int n_bits = 0;
+  for (const unsigned char byte : random) {
+    bits = bits << 8 | byte;
+    for (n_bits += 8; n_bits >= 5; n_bits -= 5) id += kDigits[(bits >> (n_bits - 5)) & 31];
+  }
+  return id;
+}
+
+Result<std::shared_ptr<GovernedBackend>> GovernedBackend::Make(Options options,
+                                                               std::shared_ptr<const PolicyRuntime> runtime) {
+  if (PrimaryOf(*runtime) == nullptr) {
+    return Error(InvalidArgumentError("policy '" + runtime->policy->id + "' names no model"));
+  }
+  return std::shared_ptr<GovernedBackend>(new GovernedBackend(std::move(options), std::move(runtime)));
+}
+
+GovernedBackend::GovernedBackend(Options options, std::shared_ptr<const PolicyRuntime> runtime)
+    : options_(std::move(options)), primary_(PrimaryOf(*runtime)), runtime_(std::move(runtime)) {
+  description_ = primary_->description();
+  description_.name = options_.name;
+  quota_ = Quota::Make(runtime_->policy->budgets, *options_.clock);
+  workers_ = std::make_unique<WorkerPool>(options_.n_workers, options_.max_waiting);
+  services_.clock = options_.clock;
+  searchers_ = std::make_unique<WorkerPool>(kSearchThreads, options_.max_waiting);
+  services_.post = workers_->AsPostTask();
+  services_.post_search = searchers_->AsPostTask();
+  services_.cache = options_.cache.get();
+  services_.audit = options_.audit.get();
+  services_.review = options_.review.get();
+  services_.ledger = options_.ledger.get();
+  services_.vault = options_.vault.get();
+  services_.scopes = options_.scopes.get();
+  services_.personal = options_.personal;
+}
+
+GovernedBackend::~GovernedBackend() {
+  Drain(0);
+  workers_.reset();
+}
+
+void GovernedBackend::Use(std::shared_ptr<const PolicyRuntime> runtime) {
+  std::shared_ptr<Quota> quota = Quota::Make(runtime->policy->budgets, *options_.clock);
+  options_.ledger->UsePolicy(*runtime->policy);
+  const std::lock_guard lock(mutex_);
+  // What is spent stays spent; windows that the new policy does not know are dropped.
+  const Status restored = quota->Restore(quota_->Save());
+  (void)restored.ok();
+  quota_ = std::move(quota);
+  runtime_ = std::move(runtime);
+}
+
+std::shared_ptr<const PolicyRuntime> GovernedBackend::runtime() const {
+  const std::lock_guard lock(mutex_);
+  return runtime_;
+}
+
+api::Health GovernedBackend::health() const {
+  if (options_.audit->failed()) return api::Health::kStalled;
+  api::Health worst = api::Health::kReady;
+  for (const auto& [name, model] : runtime()->models) worst = std::max(worst, model->health());
+  return worst;
+}
+
+std::expected<api::RequestId, api::Refusal> GovernedBackend::Submit(api::GenerationRequest request,
+                                                                    api::EventSink sink) {
+  if (auto refusal = Unsupported(request)) return std::unexpected(*std::move(refusal));
+  GovernedTask::Setup setup;
+  setup.services = &services_;
+  setup.request = std::move(request);
+  setup.sink = std::move(sink);
+  setup.decision = NewDecisionId(options_.clock->WallNanos());
+  std::shared_ptr<GovernedTask> task;
+  api::RequestId id = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (draining_) return Refused(UnavailableError("the server is shutting down"), "");
+    id = next_id_++;
+    setup.id = id;
+    setup.runtime = runtime_;
+    setup.quota = quota_;
+    setup.ended = [this, id] {
+      const std::lock_guard ended_lock(mutex_);
+      tasks_.erase(id);
+      ended_.notify_all();
+    };
+    task = std::make_shared<GovernedTask>(std::move(setup));
+    tasks_[id] = task;
+  }
+  if (workers_->Post([task] { task->Start(); })) return id;
+  const std::lock_guard lock(mutex_);
+  tasks_.erase(id);
+  ended_.notify_all();
+  api::Refusal refusal{ResourceExhaustedError("too many governed requests wait"), "", 1, nullptr};
+  return std::unexpected(std::move(refusal));
+}
+
+void GovernedBackend::Cancel(api::RequestId id) {
+  std::shared_ptr<GovernedTask> task;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = tasks_.find(id);
+    if (found == tasks_.end()) return;
+    task = found->second;
+  }
+  task->Cancel();
+}
+
+Result<std::vector<api::TokenId>> GovernedBackend::Tokenize(const api::GenerationRequest& request) const {
+  return primary_->Tokenize(request);
+}
+
+Result<std::vector<api::TokenId>> GovernedBackend::TokenizeText(std::string_view text, bool add_special,
+                                                                bool parse_special) const {
+  return primary_->TokenizeText(text, add_special, parse_special);
+}
+
+Result<std::string> GovernedBackend::RenderTemplate(const api::GenerationRequest& request) const {
+  return primary_->RenderTemplate(request);
+}
+
+Result<std::string> GovernedBackend::Detokenize(std::span<const api::TokenId> tokens) const {
+  return primary_->Detokenize(tokens);
+}
+
+std::string GovernedBackend::TokenBytes(api::TokenId token) const { return primary_->TokenBytes(token); }
+
+Result<std::vector<api::EmbeddingResult>> GovernedBackend::Embed(std::span<const std::string> texts) {
+  return primary_->Embed(texts);
+}
+
+Result<std::vector<api::EmbeddingResult>> GovernedBackend::EmbedTokens(
+    std::span<const std::vector<api::TokenId>> sequences) {
+  return primary_->EmbedTokens(sequences);
+}
+
+Result<api::ForgetReceipt> GovernedBackend::Forget(const api::Scope& scope, api::ForgetExtent extent) {
+  api::ForgetReceipt sum;
+  for (const auto& [name, model] : runtime()->models) {
+    auto receipt = model->Forget(scope, extent);
+    if (!receipt && receipt.error().code() == StatusCode::kUnimplemented) continue;  // keeps nothing of its own
+    if (!receipt) return Error(receipt.error().WithContext("model '" + name + "'"));
+    sum.pages += receipt->pages;
+    sum.bytes += receipt->bytes;
+    sum.pages_in_use += receipt->pages_in_use;
+  }
+  return sum;
+}
+
+void GovernedBackend::Drain(int64_t limit_ms) {
+  std::unique_lock lock(mutex_);
+  draining_ = true;
+  if (ended_.wait_for(lock, std::chrono::milliseconds(limit_ms), [this] { return tasks_.empty(); })) return;
+  std::vector<std::shared_ptr<GovernedTask>> running;
+  for (const auto& [id, task] : tasks_) running.push_back(task);
+  lock.unlock();
+  for (const auto& task : running) task->Cancel();
+  running.clear();
+  lock.lock();
+  ended_.wait(lock, [this] { return tasks_.empty(); });
+}
+
+boost::json::object GovernedBackend::DebugState() const {
+  const auto now = runtime();
+  boost::json::object out{{"model", options_.name},
+                          {"policy", now->policy->id},
+                          {"policy_version", now->policy->version},
+                          {"policy_digest", now->policy->digest},
+                          {"cache_entries", options_.cache->n_entries()},
+                          {"cache_bytes", options_.cache->bytes()},
+                          {"audit_rows", options_.audit->n_rows()},
+                          {"audit_failed", options_.audit->failed()}};
+  boost::json::array models;
+  for (const auto& [name, model] : now->models) models.push_back(model->DebugState());
+  out["models"] = std::move(models);
+  const std::lock_guard lock(mutex_);
+  out["running"] = tasks_.size();
+  out["budgets"] = quota_->State();
+  return out;
+}
+
+boost::json::array GovernedBackend::RecentSteps(int n) const { return primary_->RecentSteps(n); }
+
+}  // namespace surety::gateway

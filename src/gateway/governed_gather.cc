@@ -1,0 +1,219 @@
+// The part of a governed request before a model is asked: response cache, passages, tools.
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <span>
+#include <utility>
+
+#include "base/hash.h"
+#include "gateway/governed_task.h"
+#include "gateway/tools.h"
+
+namespace surety::gateway {
+namespace {
+
+std::string BasisDigest(std::string_view text) { return HexOf(Sha256Of(std::as_bytes(std::span(text)))); }
+
+struct Found {
+  std::vector<Passage> passages;
+};
+
+Result<Found> RunSearch(const PolicyRuntime& runtime, const RetrieverSpec& spec, ReadRights rights,
+                        const std::string& question, std::vector<float> vector) {
+  using By = RetrieverSpec::By;
+  if (spec.by != By::kText && vector.empty()) {
+    SURETY_ASSIGN_OR_RETURN(auto vectors, runtime.embed(std::span(&question, 1)));
+    if (vectors.size() == 1) vector = std::move(vectors.front());
+  }
+  if (spec.by == By::kText) vector.clear();
+  const std::string_view query = spec.by == By::kVector ? std::string_view() : std::string_view(question);
+  Found found;
+  SURETY_ASSIGN_OR_RETURN(found.passages,
+                          runtime.stores.at(spec.name)->Search(std::move(rights), query, vector, spec.top_k));
+  return found;
+}
+
+// On a thread of the search pool; one that is late goes on by itself and its result is dropped.
+Result<Found> SearchInTime(std::shared_ptr<const PolicyRuntime> runtime, const RetrieverSpec& spec, ReadRights rights,
+                           const std::string& question, const std::vector<float>& vector, const PostTask& post) {
+  auto result = std::make_shared<std::promise<Result<Found>>>();
+  std::future<Result<Found>> future = result->get_future();
+  auto search = [runtime, spec, rights = std::move(rights), question, vector, result] {
+    result->set_value(RunSearch(*runtime, spec, rights, question, vector));
+  };
+  if (!post(std::move(search))) return Error(ResourceExhaustedError("too many searches wait"));
+  if (future.wait_for(std::chrono::nanoseconds(spec.deadline_ns)) != std::future_status::ready) {
+    return Error(Status(StatusCode::kDeadlineExceeded, "retriever '" + spec.name + "' was not done in time"));
+  }
+  return future.get();
+}
+
+std::string ConflictText(const Conflict& conflict) {
+  std::string text = "invariant '" + conflict.invariant + "' is violated:";
+  for (const std::string& source : conflict.violated_by) text += " " + source + ";";
+  return text;
+}
+
+}  // namespace
+
+// All that decides the answer besides the circumstances and the question.
+AnswerBasis GovernedTask::BasisOf(const RouteSpec& route) {
+  AnswerBasis basis;
+  basis.route = route.name;
+  basis.policy_digest = policy().digest;
+  const auto& description = setup_.runtime->models.at(route.model)->description();
+  basis.model_revision = description.name + "@" + description.digest;
+  basis.prompt_template = BasisDigest(route.system + '\0' + description.chat_template);
+  basis.decoding = DecodingOf(setup_.request);
+  basis.verifiers = setup_.runtime->verifiers->Versions(route.verify);
+  const auto store = setup_.runtime->stores.find(route.retrieve);
+  if (store != setup_.runtime->stores.end()) basis.retrieval_snapshot = store->second->Snapshot();
+  basis.audience = route.release.audience == ReleaseSpec::Audience::kCustomer ? "customer" : "internal";
+  basis.channel = setup_.request.has_prompt ? "text" : "chat";
+  if (route.cache.subject_bound) basis.subject = record_.subject;
+  basis.conversation = conversation_.canonical;
+  return basis;
+}
+
+// True if the answer came from the cache. Nothing is looked up that could not also be stored.
+bool GovernedTask::TryCache(const RouteSpec& route) {
+  std::string& outcome = record_.decision.cache;
+  if (route.cache.mode == CacheSpec::Mode::kOff || route.answer != RouteSpec::Answer::kModel) {
+    outcome = "bypass:off";
+  } else if (!partition_) {
+    outcome = "bypass:no_partition";
+  } else if (conversation_.has_tools || !route.tools.empty()) {
+    outcome = "bypass:tools";
+  } else if (signals_.risk == Level::kHigh || !route.release.review.empty()) {
+    outcome = "bypass:risk";
+  } else {
+    outcome = "miss";
+  }
+  if (outcome != "miss") return false;
+  basis_ = BasisOf(route);
+  std::optional<CacheHit> hit;
+  if (route.cache.mode != CacheSpec::Mode::kSemantic) {
+    hit = services_.cache->Find(*partition_, *basis_, conversation_.question, as_of_ns_);
+  }
+  const auto intent = signals_.values.find("intent");
+  const bool alike = route.cache.mode != CacheSpec::Mode::kExact && intent != signals_.values.end() &&
+                     std::ranges::find(route.cache.intents, intent->second.label) != route.cache.intents.end();
+  if (!hit && alike && setup_.runtime->embed) {
+    const std::string question = conversation_.question;
+    if (auto vectors = setup_.runtime->embed(std::span(&question, 1)); vectors && vectors->size() == 1) {
+      question_vector_ = std::move(vectors->front());
+      hit = services_.cache->FindSimilar(*partition_, *basis_, conversation_.question, question_vector_,
+                                         route.cache.similarity, as_of_ns_);
+    }
+  }
+  // A candidate: what it holds must be what was stored, and be valid now.
+  if (!hit || !hit->answer.validity.Contains(as_of_ns_) ||
+      DigestOf(hit->answer.answer) != hit->answer.answer_digest) {
+    return false;
+  }
+  outcome = "hit";
+  record_.model = "cache:" + hit->answer.decision;
+  record_.avoided_cost = hit->answer.cost;
+  record_.passages = hit->answer.documents;
+  record_.decision.outcome = api::Outcome::kHeld;
+  record_.times.gather_ns += Now() - stage_ns_;
+  stage_ns_ = Now();
+  basis_.reset();
+  ReleaseToken token = ReleaseToken::ForCacheHit(setup_.decision, hit->answer.answer_digest);
+  Release(std::move(token), std::move(hit->answer.answer), api::FinishReason::kStop);
+  return true;
+}
+
+Status GovernedTask::Retrieve(const RouteSpec& route) {
+  const auto found = setup_.runtime->stores.find(route.retrieve);
+  if (found == setup_.runtime->stores.end()) {
+    return NotFoundError("retriever '" + route.retrieve + "' is not open");
+  }
+  const RetrieverSpec& spec = policy().retrievers.at(route.retrieve);
+  ReadRights rights;
+  const auto text = [&](Dimension dimension) {
+    return circumstances_.text[static_cast<size_t>(dimension)].value_or("");
+  };
+  rights.tenant = text(Dimension::kTenant);
+  if (circumstances_.permissions) rights.permissions = *circumstances_.permissions;
+  rights.region = text(Dimension::kRegion);
+  rights.product = text(Dimension::kProduct);
+  rights.language = text(Dimension::kLanguage);
+  rights.as_of_ns = as_of_ns_;
+  SURETY_ASSIGN_OR_RETURN(Found search, SearchInTime(setup_.runtime, spec, std::move(rights), conversation_.question,
+                                                     question_vector_, services_.post_search));
+  evidence_->passages = std::move(search.passages);
+  evidence_->retrieval_snapshot = found->second->Snapshot();
+  // An answer found in a store must not outlive the next change of what is valid there.
+  if (const auto boundary = found->second->NextBoundary(as_of_ns_)) {
+    evidence_->validity = evidence_->validity.Intersect({std::numeric_limits<int64_t>::min(), *boundary});
+  }
+  for (const Passage& passage : evidence_->passages) {
+    evidence_->validity = evidence_->validity.Intersect(passage.validity);
+    record_.passages.push_back(passage.document + ":" + passage.chunk + "@" + passage.version);
+  }
+  return OkStatus();
+}
+
+ToolArguments GovernedTask::Arguments() const {
+  ToolArguments arguments;
+  for (const auto& [name, value] : evidence_->facts) arguments[name] = value;
+  for (const auto& member : setup_.request.caller.metadata) {
+    if (member.value().is_string()) arguments[member.key()] = std::string(member.value().get_string());
+  }
+  arguments["subject"] = record_.subject;   // of the identity, whatever the metadata says
+  arguments["tenant"] = record_.tenant;
+  return arguments;
+}
+
+// Results that are there, fresh and of one mind; anything else goes to a person with the facts, and no model is asked why.
+bool GovernedTask::CheckTools(const RouteSpec& route) {
+  std::string problem;
+  for (const ToolResult& result : evidence_->tools) {
+    record_.tool_digests.push_back(result.tool + ":" + result.digest);
+    if (!result.status.ok() && policy().tools.at(result.tool).mandatory) {
+      problem += "tool '" + result.tool + "': " + result.status.message() + "; ";
+    }
+  }
+  problem += StaleResult(policy(), evidence_->tools, services_.clock->WallNanos());
+  std::vector<InvariantSpec> invariants;
+  for (const std::string& name : route.invariants) invariants.push_back(policy().invariants.at(name));
+  if (auto conflicts = FindConflicts(invariants, evidence_->tools); conflicts) {
+    record_.conflicts = *std::move(conflicts);
+  } else {
+    problem += conflicts.error().message();
+  }
+  for (const Conflict& conflict : record_.conflicts) problem += ConflictText(conflict) + " ";
+  if (problem.empty()) return true;
+  record_.error = problem;
+  record_.action = "evidence_pack";
+  SendToReview(ReviewQueueOf(route), "");
+  return false;
+}
+
+bool GovernedTask::Gather(const RouteSpec& route) {
+  std::future<std::vector<ToolResult>> tools;
+  std::vector<std::string> reads;
+  for (const std::string& name : route.tools) {
+    if (policy().tools.at(name).kind == ToolSpec::Kind::kRead) reads.push_back(name);
+  }
+  const int64_t deadline = Now() + std::max<int64_t>(Left(), 0);
+  if (!reads.empty() && !route.retrieve.empty()) {
+    tools = std::async(std::launch::async, [this, reads, deadline] {
+      return setup_.runtime->tools->Gather(reads, Arguments(), deadline);
+    });
+  } else if (!reads.empty()) {
+    evidence_->tools = setup_.runtime->tools->Gather(reads, Arguments(), deadline);
+  }
+  const Status retrieved = route.retrieve.empty() ? OkStatus() : Retrieve(route);
+  if (tools.valid()) evidence_->tools = tools.get();
+  if (!retrieved.ok()) {
+    const bool late = retrieved.code() == StatusCode::kDeadlineExceeded;
+    FallBack(late ? FallbackSpec::Cause::kTimeout : FallbackSpec::Cause::kError, retrieved);
+    return false;
+  }
+  if (!reads.empty() && !CheckTools(route)) return false;
+  return !Stopped();
+}
+
+}  // namespace surety::gateway

@@ -1,0 +1,281 @@
+// The part of a governed request after generation: verdicts, release, review, audit, cost.
+#include <algorithm>
+#include <utility>
+
+#include <boost/json.hpp>
+
+#include "base/hash.h"
+#include "gateway/governed_task.h"
+#include "gateway/tools.h"
+
+namespace surety::gateway {
+namespace {
+
+namespace json = boost::json;
+
+constexpr double kNanosPerMinute = 60e9;
+
+std::string RepairText(const Judgement& judgement) {
+  std::string text = "An earlier attempt was not acceptable (" + judgement.reason + "). Avoid this:";
+  for (const Verdict& verdict : judgement.verdicts) {
+    for (const Finding& finding : verdict.findings) text += " " + finding.what + ";";
+  }
+  return text;
+}
+
+json::object TicketContext(const Evidence& evidence, const DecisionRecord& record, const RouteSpec& route,
+                           const Policy& policy, const ToolArguments& arguments) {
+  json::array passages, tools, writes, verdicts, conflicts;
+  for (const Passage& passage : evidence.passages) {
+    passages.push_back(json::object{{"id", passage.document + ":" + passage.chunk + "@" + passage.version},
+                                    {"title", passage.title},
+                                    {"text", passage.text}});
+  }
+  for (const ToolResult& result : evidence.tools) {
+    json::object one{{"tool", result.tool}, {"observed_at", UtcInstant(result.observed_at_ns)},
+                     {"digest", result.digest}};
+    if (result.status.ok()) {
+      one["value"] = result.value;
+    } else {
+      one["error"] = result.status.message();
+    }
+    tools.push_back(std::move(one));
+  }
+  for (const std::string& name : route.tools) {
+    const ToolSpec& spec = policy.tools.at(name);
+    if (spec.kind != ToolSpec::Kind::kWrite) continue;
+    json::object given;
+    for (const std::string& argument : spec.arguments) {
+      if (const auto found = arguments.find(argument); found != arguments.end()) given[argument] = found->second;
+    }
+    writes.push_back(json::object{{"tool", name}, {"arguments", std::move(given)}, {"four_eyes", spec.four_eyes}});
+  }
+  for (const Verdict& verdict : record.verdicts) {
+    json::array findings;
+    for (const Finding& finding : verdict.findings) {
+      findings.push_back(json::object{{"what", finding.what}, {"where", finding.where}, {"offset", finding.offset},
+                                      {"length", finding.length}});
+    }
+    verdicts.push_back(json::object{{"verifier", verdict.verifier}, {"outcome", NameOf(verdict.outcome)},
+                                    {"reason", verdict.reason}, {"findings", std::move(findings)}});
+  }
+  for (const Conflict& conflict : record.conflicts) {
+    conflicts.push_back(json::object{{"invariant", conflict.invariant}, {"when", conflict.when},
+                                     {"require", conflict.require},
+                                     {"violated_by", json::value_from(conflict.violated_by)}});
+  }
+  return {{"passages", std::move(passages)}, {"tools", std::move(tools)},         {"writes", std::move(writes)},
+          {"verdicts", std::move(verdicts)}, {"conflicts", std::move(conflicts)}, {"problem", record.error}};
+}
+
+}  // namespace
+
+std::shared_ptr<const api::Decision> GovernedTask::Note() const {
+  return std::make_shared<const api::Decision>(record_.decision);
+}
+
+std::string GovernedTask::ReviewQueueOf(const RouteSpec& route) const {
+  if (!route.release.review.empty()) return route.release.review;
+  if (!route.queue.empty()) return route.queue;
+  return policy().review.empty() ? "" : policy().review.begin()->first;
+}
+
+void GovernedTask::Verify() {
+  if (cancelled_ && !generation_->streamed) {
+    return Refuse(api::FinishReason::kCancelled, CancelledError("the caller left"), api::Outcome::kRefused);
+  }
+  auto answer = std::make_shared<AnswerText>(generation_->answer);
+  auto judged = std::make_shared<AnswerText>(*answer);
+  judged->text += generation_->last.stop_text;  // a caller can have it given back with the text
+  const bool low = signals_.risk == Level::kLow;
+  Judgement judgement = setup_.runtime->verifiers->Judge(route_->verify, std::move(judged), evidence_, low);
+  record_.times.verify_ns += Now() - stage_ns_;
+  stage_ns_ = Now();
+  record_.verdicts = judgement.verdicts;
+  record_.action = NameOf(judgement.action);
+  record_.answer_digest = DigestOf(*answer);
+  Conclude(std::move(answer), std::move(judgement));
+}
+
+void GovernedTask::Conclude(std::shared_ptr<const AnswerText> answer, Judgement judgement) {
+  const api::FinishReason finish = generation_->last.finish;
+  using Action = Judgement::Action;
+  record_.attempts.push_back(route_->name + ":" + record_.model + ":" + record_.action);
+  if (judgement.action != Action::kRelease) record_.decision.verifier = judgement.verifier;
+  if (stream_) {  // its draft is out; the end says whether it may be used
+    record_.decision.outcome = api::Outcome::kStreamed;
+    if (judgement.action == Action::kRelease) {
+      released_ = *answer;
+      return EndStream(finish, OkStatus());
+    }
+    return EndStream(api::FinishReason::kFiltered, OkStatus());
+  }
+  if (judgement.action == Action::kRepair && record_.decision.attempts < route_->max_attempts) {
+    if (Stopped()) return;
+    repair_ = RepairText(judgement);
+    return Generate(*route_);
+  }
+  const std::string queue = ReviewQueueOf(*route_);
+  const bool by_person = judgement.action == Action::kReview || judgement.action == Action::kRepair ||
+                         !route_->release.review.empty();
+  if (judgement.action != Action::kBlock && by_person) return SendToReview(queue, answer->text);
+  if (judgement.action == Action::kBlock) {
+    for (const FallbackSpec& fallback : route_->fallback) {
+      const bool for_verifier = fallback.on.empty() ||
+                                std::ranges::find(fallback.on, FallbackSpec::Cause::kVerifier) != fallback.on.end();
+      if (for_verifier) {
+        return FallBack(FallbackSpec::Cause::kVerifier,
+                        Status(StatusCode::kPermissionDenied, "a check kept the answer back"));
+      }
+    }
+    return Refuse(api::FinishReason::kFiltered, OkStatus(), api::Outcome::kRefused);
+  }
+  record_.decision.outcome = api::Outcome::kHeld;
+  auto token = ReleaseToken::ForJudgement(*route_, policy(), setup_.decision, *answer, judgement);
+  if (!token) return Refuse(api::FinishReason::kFiltered, token.error(), api::Outcome::kRefused);
+  Release(*std::move(token), *answer, finish);
+}
+
+void GovernedTask::Release(ReleaseToken token, AnswerText answer, api::FinishReason finish) {
+  record_.answer_digest = DigestOf(answer);
+  record_.answer = answer.text;
+  released_ = answer;
+  api::Event last;
+  last.finish = finish;
+  if (generation_ != nullptr) last.stop_text = generation_->last.stop_text;
+  auto shared_token = std::make_shared<ReleaseToken>(std::move(token));
+  Record([this, shared_token, answer = std::move(answer)](api::Event event) {
+    if (record_.times.first_token_ns == 0) record_.times.first_token_ns = Now() - start_ns_;
+    if (record_.times.first_useful_ns == 0) record_.times.first_useful_ns = Now() - start_ns_;
+    const Status released = sink_.Release(std::move(*shared_token), answer, event);
+    if (released.ok()) return StoreInCache();
+    event.finish = api::FinishReason::kError;
+    event.error = released;
+    sink_.Refuse(std::move(event));
+  }, std::move(last));
+}
+
+void GovernedTask::SendToReview(const std::string& queue, std::string draft) {
+  if (stream_) stream_.reset();
+  Ticket ticket;
+  ticket.decision = setup_.decision;
+  ticket.queue = queue;
+  ticket.route = route_->name;
+  ticket.tenant = record_.tenant;
+  ticket.subject = record_.subject;
+  ticket.risk = NameOf(signals_.risk);
+  ticket.question = conversation_.question;
+  ticket.text = draft;
+  ticket.draft = std::move(draft);
+  ticket.context = TicketContext(*evidence_, record_, *route_, policy(), Arguments());
+  const auto created = services_.review->Create(std::move(ticket));
+  if (!created) {
+    return Refuse(api::FinishReason::kError, UnavailableError("the review queue does not take tickets"),
+                  api::Outcome::kRefused);
+  }
+  record_.decision.review_ticket = created->id;
+  Refuse(api::FinishReason::kError, FailedPreconditionError("a person answers this; ask again with the decision's id"),
+         api::Outcome::kReview);
+}
+
+void GovernedTask::Refuse(api::FinishReason finish, Status error, api::Outcome outcome) {
+  record_.decision.outcome = outcome;
+  if (record_.error.empty() && !error.ok()) record_.error = error.ToString();
+  if (generation_ != nullptr && generation_->streamed) return EndStream(finish, std::move(error));
+  api::Event last;
+  last.finish = finish;
+  last.error = std::move(error);
+  Record([this](api::Event event) { sink_.Refuse(std::move(event)); }, std::move(last));
+}
+
+void GovernedTask::EndStream(api::FinishReason finish, Status error) {
+  if (record_.error.empty() && !error.ok()) record_.error = error.ToString();
+  record_.answer_digest = DigestOf(generation_->answer);
+  record_.answer = generation_->answer.text;
+  api::Event last;
+  last.finish = finish;
+  last.error = std::move(error);
+  const bool complete = finish == api::FinishReason::kStop || finish == api::FinishReason::kLength;
+  if (complete) last.stop_text = generation_->last.stop_text;
+  Record([this, complete](api::Event event) {
+    stream_->End(std::move(event));
+    if (complete) StoreInCache();
+  }, std::move(last));
+}
+
+// Texts are sealed under the subject's key, or left out.
+Result<json::object> GovernedTask::RowOfDecision() {
+  const json::object texts{{"question", conversation_.question},
+                           {"request", std::exchange(record_.request, {})},
+                           {"answer", std::exchange(record_.answer, {})}};
+  json::object row = record_.ToJson();
+  if (services_.vault != nullptr) {
+    SURETY_ASSIGN_OR_RETURN(json::object sealed, services_.vault->Seal(record_.tenant, record_.subject, setup_.decision,
+                                                                       json::serialize(texts)));
+    row["payload"] = std::move(sealed);
+  }
+  return row;
+}
+
+void GovernedTask::Record(std::function<void(api::Event)> deliver, api::Event last) {
+  if (std::exchange(release_done_, true)) return;
+  record_.decision.cost = record_.cost.total();
+  record_.times.release_ns = 0;
+  record_.times.total_ns = Now() - start_ns_;
+  last.request = setup_.id;
+  last.usage = record_.usage;
+  last.timings = {record_.times.queue_ns, record_.times.prefill_ns, record_.times.decode_ns};
+  auto finish = [self = shared_from_this(), deliver = std::move(deliver),
+                 last = std::move(last)](Result<AuditRow> row) mutable {
+    auto step = [self, deliver = std::move(deliver), last = std::move(last), written = row.has_value()]() mutable {
+      last.decision = self->Note();
+      if (written) {
+        deliver(std::move(last));
+      } else {
+        // Without a row nothing is released, whatever was decided.
+        last.finish = api::FinishReason::kError;
+        last.error = UnavailableError("the audit log does not take rows");
+        self->stream_ ? self->stream_->End(std::move(last)) : self->sink_.Refuse(std::move(last));
+      }
+      self->Finish();
+    };
+    auto shared = std::make_shared<decltype(step)>(std::move(step));
+    if (!self->services_.post([shared] { (*shared)(); })) (*shared)();
+  };
+  auto row = RowOfDecision();
+  if (!row) return finish(Error(row.error()));
+  services_.audit->AppendAsync("decision", *std::move(row), std::move(finish));
+}
+
+void GovernedTask::StoreInCache() {
+  if (!basis_ || !partition_ || released_.text.empty() || !released_.calls.empty()) return;
+  const bool complete = generation_ != nullptr && generation_->last.finish == api::FinishReason::kStop;
+  if (!complete) return;
+  CachedAnswer entry;
+  entry.answer = released_;
+  entry.decision = setup_.decision;
+  entry.answer_digest = DigestOf(released_);
+  for (const Passage& passage : evidence_->passages) {
+    entry.documents.push_back(passage.document + "@" + passage.version);
+  }
+  entry.validity = evidence_->validity;
+  entry.tenant = record_.tenant;
+  entry.subject = record_.subject;
+  entry.cost = record_.cost.total();
+  entry.stored_ns = services_.clock->WallNanos();
+  // An entry that does not fit is no failure of the request.
+  const Status stored = services_.cache->Store(*partition_, *basis_, conversation_.question, question_vector_,
+                                               std::move(entry), route_->cache.ttl_ns);
+  (void)stored.ok();
+}
+
+void GovernedTask::Finish() {
+  record_.times.total_ns = Now() - start_ns_;
+  record_.times.release_ns = Now() - stage_ns_;
+  if (reservation_ != nullptr) reservation_->Settle(used_);
+  reservation_.reset();
+  services_.ledger->Record(record_);
+  if (setup_.ended) std::exchange(setup_.ended, nullptr)();
+}
+
+}  // namespace surety::gateway

@@ -1,0 +1,160 @@
+// One governed request from its submission to its last event: identity, signals, route, quota, cache, evidence,
+// context, generation, verification, release or review, audit, cost. One deadline a route, one decision id, one owner
+// of retries.
+//
+//   RECEIVED -> CLASSIFIED -> AUTHORISED -> GATHERING -> BUDGETED -> GENERATING -> HELD or STREAMING -> VERIFYING ->
+//   RELEASED, REPAIR, REVIEW, REFUSED or EVIDENCE PACK
+//
+// Threads: its steps run on the workers, one at a time; events of a generation come on the backend's thread and hand
+// over to a worker with the last one. Cancel may be called from any thread. Owns: itself, through the steps that are
+// posted and the sinks that it gave away.
+// Invariants: (1) the caller's sink gets exactly one last event. (2) The row of the decision is on disk before that
+// event (before the first piece, where pieces are streamed: a row of its own). (3) Every reservation is settled. (4) A
+// judgement is made over the whole answer, and nothing else opens the sink.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/backend.h"
+#include "base/clock.h"
+#include "base/worker_pool.h"
+#include "gateway/audit_log.h"
+#include "gateway/circumstances.h"
+#include "gateway/context_builder.h"
+#include "gateway/conversation.h"
+#include "gateway/decision_record.h"
+#include "gateway/ledger.h"
+#include "gateway/payload_vault.h"
+#include "gateway/policy_runtime.h"
+#include "gateway/quota.h"
+#include "gateway/release.h"
+#include "gateway/response_cache.h"
+#include "gateway/review_store.h"
+#include "gateway/subject_scopes.h"
+
+namespace surety::gateway {
+
+// What outlives a policy. Each is there for as long as a task runs.
+struct GovernanceServices {
+  const Clock* clock = nullptr;
+  PostTask post;
+  PostTask post_search;                 // for passages: a pool of its own, so that a slow index holds up nothing else
+  ResponseCache* cache = nullptr;
+  AuditLog* audit = nullptr;
+  ReviewStore* review = nullptr;
+  Ledger* ledger = nullptr;
+  PayloadVault* vault = nullptr;        // null: texts do not enter the log at all
+  SubjectScopes* scopes = nullptr;      // null: nobody asks
+  PersonalDataFinder personal;
+};
+
+class GovernedTask : public std::enable_shared_from_this<GovernedTask> {
+ public:
+  struct Setup {
+    GovernanceServices* services = nullptr;
+    std::shared_ptr<const PolicyRuntime> runtime;
+    std::shared_ptr<Quota> quota;
+    api::GenerationRequest request;
+    api::EventSink sink;
+    api::RequestId id = 0;
+    std::string decision;                 // its id
+    std::function<void()> ended;          // after the last event
+  };
+  explicit GovernedTask(Setup setup);
+
+  void Start();    // on a worker
+  void Cancel();
+
+ private:
+  struct Generation {                     // one call of a model
+    std::string model;
+    api::GenerationRequest request;
+    AnswerText answer;
+    api::Event last;
+    int64_t begun_ns = 0;
+    bool streamed = false;                // a piece has left
+  };
+
+  // governed_task.cc
+  void Decide();
+  Status ReadIdentity();
+  bool ReserveQuota(const RouteSpec& route);
+  void RunRoute(const RouteSpec& route);
+  void RunTemplate(const RouteSpec& route);
+  void FallBack(FallbackSpec::Cause cause, Status why);
+  bool Stopped();                         // cancelled or past the deadline: then it has ended
+  int64_t Left() const;                   // nanoseconds to the route's deadline
+  RoutingFacts Facts() const;
+  std::string FillTemplate(std::string_view text) const;
+
+  // governed_gather.cc
+  bool TryCache(const RouteSpec& route);
+  AnswerBasis BasisOf(const RouteSpec& route);
+  bool Gather(const RouteSpec& route);    // false: it has ended, or gone on elsewhere
+  Status Retrieve(const RouteSpec& route);
+  ToolArguments Arguments() const;
+  bool CheckTools(const RouteSpec& route);
+
+  // governed_generate.cc
+  void Generate(const RouteSpec& route);
+  Status PrepareGeneration(const RouteSpec& route);
+  void OnEvent(api::Event event);
+  void OnGenerated();
+  void Charge(const api::Usage& usage);
+
+  // governed_release.cc
+  void Verify();
+  void Conclude(std::shared_ptr<const AnswerText> answer, Judgement judgement);
+  void Release(ReleaseToken token, AnswerText answer, api::FinishReason finish);
+  void SendToReview(const std::string& queue, std::string draft);
+  void Refuse(api::FinishReason finish, Status error, api::Outcome outcome);
+  void EndStream(api::FinishReason finish, Status error);
+  // Writes the decision's row, then calls `deliver` on a worker; without a row, the caller gets an error instead.
+  void Record(std::function<void(api::Event)> deliver, api::Event last);
+  Result<boost::json::object> RowOfDecision();
+  void Finish();
+  void StoreInCache();
+  std::string ReviewQueueOf(const RouteSpec& route) const;
+  std::shared_ptr<const api::Decision> Note() const;
+
+  const Policy& policy() const { return *setup_.runtime->policy; }
+  int64_t Now() const { return services_.clock->NowNanos(); }
+
+  Setup setup_;
+  GovernanceServices& services_;
+  CallerSink sink_;
+  std::optional<StreamingSink> stream_;
+  DecisionRecord record_;
+  int64_t start_ns_ = 0, as_of_ns_ = 0, route_begun_ns_ = 0, stage_ns_ = 0;
+
+  Conversation conversation_;
+  Signals signals_;
+  Circumstances circumstances_;
+  std::optional<Partition> partition_;
+  std::string no_partition_;              // why there is none
+  const RouteSpec* route_ = nullptr;
+  std::vector<std::string> routes_taken_;
+  std::unique_ptr<Quota::Reservation> reservation_;
+  QuotaAmount used_;
+
+  std::shared_ptr<Evidence> evidence_;
+  std::vector<float> question_vector_;
+  std::optional<AnswerBasis> basis_;      // set where the answer may be stored
+  std::string repair_;
+  AnswerText released_;                   // for the cache
+  bool release_done_ = false;
+
+  std::mutex generation_mutex_;           // generation_, between the backend's thread and workers
+  std::unique_ptr<Generation> generation_;
+  std::atomic<bool> cancelled_ = false;
+  std::mutex backend_mutex_;              // what Cancel passes on to
+  api::Backend* running_on_ = nullptr;
+  api::RequestId running_id_ = 0;
+};
+
+}  // namespace surety::gateway

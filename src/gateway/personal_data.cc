@@ -1,0 +1,233 @@
+#include "gateway/personal_data.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <re2/re2.h>
+
+namespace surety::gateway {
+namespace {
+
+constexpr size_t kContextBytes = 48;   // how far a word that names the number may stand from it
+
+bool DataIsDigit(char c) { return c >= '0' && c <= '9'; }
+bool DataIsWord(char c) { return DataIsDigit(c) || (c >= 'a' && c <= 'z') || static_cast<unsigned char>(c) >= 0x80; }
+// Between the groups of one number.
+bool DataIsSeparator(char c) { return c == ' ' || c == '-' || c == '.' || c == '/'; }
+
+class DataFinder {
+ public:
+  explicit DataFinder(std::string_view text) : folded_(FoldText(text, Folding::kPhrase)), text_(folded_.text) {
+    ReadGroups();
+  }
+
+  std::vector<PersonalItem> Run(const std::vector<PersonalKind>& kinds) {
+    for (int i = 0; i < kPersonalKindCount; ++i) {
+      const auto kind = static_cast<PersonalKind>(i);
+      if (!kinds.empty() && std::ranges::find(kinds, kind) == kinds.end()) continue;
+      switch (kind) {
+        case PersonalKind::kCard: FindCards(); break;
+        case PersonalKind::kSsn: FindNine(kind, IsSocialSecurityNumber); break;
+        case PersonalKind::kItin: FindNine(kind, IsItin); break;
+        case PersonalKind::kIban: FindIbans(); break;
+        case PersonalKind::kEmail: FindEmails(); break;
+        case PersonalKind::kPhone: FindPhones(); break;
+        case PersonalKind::kRouting: FindRouting(); break;
+      }
+    }
+    return std::move(items_);
+  }
+
+ private:
+  struct Group {            // digits in a row
+    size_t begin, end;
+    bool joined;            // one or two separators, and nothing else, part it from the group before
+  };
+
+  void ReadGroups() {
+    for (size_t at = 0; at < text_.size();) {
+      if (!DataIsDigit(text_[at])) {
+        ++at;
+        continue;
+      }
+      size_t end = at;
+      while (end < text_.size() && DataIsDigit(text_[end])) ++end;
+      bool joined = false;
+      if (!groups_.empty() && at - groups_.back().end <= 3) {
+        joined = std::ranges::all_of(text_.substr(groups_.back().end, at - groups_.back().end), DataIsSeparator);
+      }
+      groups_.push_back({at, end, joined});
+      at = end;
+    }
+  }
+
+  std::string Digits(size_t first, size_t last) const {
+    std::string digits;
+    for (size_t i = first; i <= last; ++i) digits += text_.substr(groups_[i].begin, groups_[i].end - groups_[i].begin);
+    return digits;
+  }
+
+  void Report(PersonalKind kind, bool shape, std::string detail, size_t begin, size_t end) {
+    const auto [offset, length] = folded_.OriginOf(begin, end);
+    items_.push_back({kind, shape, std::move(detail), offset, length});
+  }
+
+  // Any run of joined groups with the right number of digits. One with a valid sum goes before a mere shape.
+  void FindCards() {
+    for (size_t first = 0; first < groups_.size();) {
+      size_t shape_last = 0, next = first + 1;
+      std::string shape;
+      size_t length = 0;
+      for (size_t last = first; last < groups_.size() && (last == first || groups_[last].joined); ++last) {
+        length += groups_[last].end - groups_[last].begin;
+        if (length > 19) break;
+        if (length < 13) continue;
+        const std::string digits = Digits(first, last);
+        const std::string_view brand = CardBrand(digits);
+        if (brand.empty()) continue;
+        if (PassesLuhn(digits)) {
+          Report(PersonalKind::kCard, false, std::string(brand), groups_[first].begin, groups_[last].end);
+          shape.clear();
+          next = last + 1;
+          break;
+        }
+        shape = brand;
+        shape_last = last;
+      }
+      // Printed in fours (or Amex's and Diners' 4-6-5), or in one piece: other groups are several numbers.
+      if (!shape.empty() && (shape_last == first || groups_[first].end - groups_[first].begin == 4)) {
+        Report(PersonalKind::kCard, true, shape, groups_[first].begin, groups_[shape_last].end);
+        next = shape_last + 1;
+      }
+      first = next;
+    }
+  }
+
+  size_t Size(size_t group) const { return groups_[group].end - groups_[group].begin; }
+
+  bool Near(const re2::RE2& words, size_t begin, size_t end) const {
+    const size_t from = begin > kContextBytes ? begin - kContextBytes : 0;
+    const size_t to = std::min(text_.size(), end + kContextBytes / 2);
+    return RE2::PartialMatch(re2::StringPiece(text_.data() + from, to - from), words);
+  }
+
+  // ddd-dd-dddd, or nine digits near a word.
+  void FindNine(PersonalKind kind, bool (*is_one)(std::string_view)) {
+    static const re2::RE2 words(
+        R"(\b(ssn|itin|tin|social[\s-]?security|soc\.? ?sec|tax(?:payer)?[\s-]?(?:id|identification|number))\b)");
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      const bool three = i + 2 < groups_.size() && Size(i) == 3 && Size(i + 1) == 2 && Size(i + 2) == 4 &&
+                         groups_[i + 1].joined && groups_[i + 2].joined;
+      if (three && is_one(Digits(i, i + 2))) {
+        Report(kind, false, "", groups_[i].begin, groups_[i + 2].end);
+        i += 2;
+      } else if (Size(i) == 9 && is_one(Digits(i, i)) && Near(words, groups_[i].begin, groups_[i].end)) {
+        Report(kind, false, "", groups_[i].begin, groups_[i].end);
+      }
+    }
+  }
+
+  void FindRouting() {
+    static const re2::RE2 words(R"(\b(routing|aba|rtn|transit|r/t)\b)");
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      size_t last = i, length = Size(i);
+      while (length < 9 && last + 1 < groups_.size() && groups_[last + 1].joined) length += Size(++last);
+      if (length != 9 || !IsRoutingNumber(Digits(i, last))) continue;
+      if (Near(words, groups_[i].begin, groups_[last].end)) {
+        Report(PersonalKind::kRouting, false, "", groups_[i].begin, groups_[last].end);
+      }
+    }
+  }
+
+  size_t WordEnd(size_t at) const {
+    while (at < text_.size() && DataIsWord(text_[at])) ++at;
+    return at;
+  }
+
+  // In one piece, or printed in fours.
+  void FindIbans() {
+    for (size_t at = 0; at + 4 < text_.size(); ++at) {
+      const bool starts = at == 0 || !DataIsWord(text_[at - 1]) || folded_.GapBefore(at);
+      if (!starts || !DataIsDigit(text_[at + 2]) || !DataIsDigit(text_[at + 3])) continue;
+      std::string iban;
+      for (size_t group = at; iban.size() <= 34;) {
+        const size_t end = WordEnd(group);
+        const size_t size = end - group;
+        if (size == 0 || (group != at && size > 4)) break;
+        iban += text_.substr(group, size);
+        if (IsIban(iban)) {
+          Report(PersonalKind::kIban, false, iban.substr(0, 2), at, end);
+          at = end - 1;
+          break;
+        }
+        if (size != 4 || end >= text_.size() || (text_[end] != ' ' && text_[end] != '-')) break;
+        group = end + 1;
+      }
+    }
+  }
+
+  void FindEmails() {
+    static const re2::RE2 email(
+        R"(([\pL\pN][\pL\pN.!#$%&'+/=?^{|}-]*(?:@| ?[\[(] ?at ?[\])] ?)[\pL\pN-]+)"
+        R"((?:(?:\.| ?[\[(] ?dot ?[\])] ?)[\pL\pN-]+)*(?:\.| ?[\[(] ?dot ?[\])] ?)(?:\pL{2,}|xn--[a-z0-9-]+)))");
+    re2::StringPiece rest(text_.data(), text_.size()), found;
+    while (RE2::FindAndConsume(&rest, email, &found)) {
+      const auto begin = static_cast<size_t>(found.data() - text_.data());
+      Report(PersonalKind::kEmail, false, "", begin, begin + found.size());
+    }
+  }
+
+  void FindPhones() {
+    static const re2::RE2 world(R"(\+ ?\(?[1-9](?:[ ().-]{0,3}\d){7,14})");
+    static const re2::RE2 american(
+        R"((?:1[ .-]?)?(?:\(([2-9]\d\d)\)[ .-]{0,2}|([2-9]\d\d)[ .-])([2-9]\d\d)[ .-](\d{4}))");
+    static const re2::RE2 plain(R"(1?([2-9]\d\d)([2-9]\d\d)(\d{4}))");
+    static const re2::RE2 words(R"(\b(phones?|tel|telephone|mobile|cell|fax|call|text|sms|whatsapp|ring)\b)");
+    for (size_t at = 0; at < text_.size();) {
+      re2::StringPiece rest(text_.data() + at, text_.size() - at);
+      std::string area, other, exchange, line;
+      const bool starts = at == 0 || !DataIsDigit(text_[at - 1]);
+      const auto end = [&] { return text_.size() - rest.size(); };
+      const auto whole = [&] { return end() == text_.size() || !DataIsDigit(text_[end()]); };
+      bool hit = false;
+      if (text_[at] == '+') {
+        hit = RE2::Consume(&rest, world);
+        if (hit) IsTollFree(text_.substr(at, end() - at)) ? void() : Report(PersonalKind::kPhone, false, "", at, end());
+      } else if (starts && (DataIsDigit(text_[at]) || text_[at] == '(')) {
+        hit = RE2::Consume(&rest, american, &area, &other, &exchange, &line) && whole();
+        if (!hit) {
+          rest = re2::StringPiece(text_.data() + at, text_.size() - at);
+          area.clear();
+          hit = RE2::Consume(&rest, plain, &other, &exchange, &line) && whole() && Near(words, at, end());
+        }
+        const std::string& code = area.empty() ? other : area;
+        hit = hit && !code.ends_with("11") && !exchange.ends_with("11") && !IsTollFree("+1" + code);
+        if (hit) Report(PersonalKind::kPhone, false, "", at, end());
+      }
+      at = hit ? end() : at + 1;
+    }
+  }
+
+  // Such numbers belong to firms.
+  static bool IsTollFree(std::string_view number) {
+    std::string digits;
+    std::ranges::copy_if(number, std::back_inserter(digits), DataIsDigit);
+    for (const std::string_view code : {"1800", "1833", "1844", "1855", "1866", "1877", "1888"}) {
+      if (digits.starts_with(code)) return true;
+    }
+    return false;
+  }
+
+  FoldedText folded_;
+  std::string_view text_;
+  std::vector<Group> groups_;
+  std::vector<PersonalItem> items_;
+};
+
+}  // namespace
+
+std::vector<PersonalItem> FindPersonalData(std::string_view text, const std::vector<PersonalKind>& kinds) {
+  return DataFinder(text).Run(kinds);
+}
+
+}  // namespace surety::gateway

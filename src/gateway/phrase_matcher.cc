@@ -1,0 +1,153 @@
+#include "gateway/phrase_matcher.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace surety::gateway {
+namespace {
+
+constexpr size_t kMaxBetweenWords = 4;
+
+struct Symbol {
+  char32_t c = 0;
+  size_t at = 0;          // byte in the folded text
+  bool letter = false, word = false, gap_before = false;
+};
+
+std::u32string_view LettersFor(char32_t c) {
+  switch (c) {
+    case U'0': return U"o";
+    case U'1': return U"il";
+    case U'3': return U"e";
+    case U'4': case U'@': return U"a";
+    case U'5': case U'$': return U"s";
+    case U'7': return U"t";
+    case U'!': return U"i";
+    case U'|': return U"il";
+    default: return {};
+  }
+}
+
+bool SymbolIs(const Symbol& symbol, char32_t wanted) {
+  return symbol.c == wanted || LettersFor(symbol.c).find(wanted) != std::u32string_view::npos;
+}
+
+bool EndsSentence(char32_t c) { return c == U'.' || c == U'!' || c == U'?'; }
+
+// Letters beside letters, and digits beside digits, belong to one word.
+bool OneWord(const Symbol& before, const Symbol& after) {
+  return before.word && after.word && before.letter == after.letter && !after.gap_before;
+}
+
+class MatchAttempt {
+ public:
+  MatchAttempt(const std::vector<Symbol>& symbols, const std::vector<std::u32string>& words)
+      : symbols_(symbols), words_(words) {}
+
+  // The symbol after the phrase that begins at `at`.
+  std::optional<size_t> From(size_t at) { return Words(0, at); }
+
+ private:
+  std::optional<size_t> Words(size_t index, size_t at) const {
+    for (const bool spaced : {false, true}) {
+      const auto end = Word(words_[index], at, spaced);
+      if (!end || (spaced && words_[index].size() < 2)) continue;
+      if (index + 1 == words_.size()) {
+        if (*end == symbols_.size() || !OneWord(symbols_[*end - 1], symbols_[*end])) return end;
+        continue;
+      }
+      const size_t from = AfterFootnote(*end);
+      if (const auto found = Words(index + 1, *end)) return found;
+      for (size_t next = from; next <= from + kMaxBetweenWords && next < symbols_.size(); ++next) {
+        if (next > from && (symbols_[next - 1].word || EndsSentence(symbols_[next - 1].c))) break;
+        if (const auto found = Words(index + 1, next)) return found;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // A mark of one or two digits that stands directly at a word of letters.
+  size_t AfterFootnote(size_t at) const {
+    size_t end = at;
+    while (symbols_[at - 1].letter && end < symbols_.size() && symbols_[end].word && !symbols_[end].letter) ++end;
+    return end > at + 2 ? at : end;
+  }
+
+  std::optional<size_t> Word(const std::u32string& word, size_t at, bool spaced) const {
+    bool any_letter = false;
+    const bool needs_letter = std::ranges::any_of(word, IsLetter);
+    for (size_t i = 0; i < word.size(); ++i) {
+      if (i > 0 && spaced) {
+        if (at >= symbols_.size() || symbols_[at].word) return std::nullopt;
+        ++at;
+        if (at < symbols_.size() && symbols_[at].c == U' ') ++at;
+      } else if (i > 0 && at + 1 < symbols_.size() && symbols_[at].c == U'-') {
+        at += symbols_[at + 1].c == U' ' ? 2 : 1;
+      }
+      if (at >= symbols_.size() || !SymbolIs(symbols_[at], word[i])) return std::nullopt;
+      any_letter |= symbols_[at].letter;
+      ++at;
+    }
+    if (needs_letter && !any_letter) return std::nullopt;
+    return at;
+  }
+
+  const std::vector<Symbol>& symbols_;
+  const std::vector<std::u32string>& words_;
+};
+
+std::vector<Symbol> SymbolsOf(const FoldedText& folded) {
+  std::vector<Symbol> symbols;
+  symbols.reserve(folded.text.size());
+  for (size_t at = 0; at < folded.text.size();) {
+    const auto [c, n] = CharacterAt(folded.text, at);
+    symbols.push_back({c, at, IsLetter(c), IsWordCharacter(c), folded.GapBefore(at)});
+    at += n;
+  }
+  return symbols;
+}
+
+}  // namespace
+
+Result<PhraseMatcher> PhraseMatcher::Make(std::span<const std::string> phrases) {
+  PhraseMatcher matcher;
+  for (const std::string& text : phrases) {
+    Phrase phrase;
+    bool in_word = false;
+    for (const Symbol& symbol : SymbolsOf(FoldText(text, Folding::kPhrase))) {
+      if (symbol.word) {
+        if (!in_word) phrase.words.emplace_back();
+        phrase.words.back() += symbol.c;
+      }
+      in_word = symbol.word;
+    }
+    if (phrase.words.empty()) return Error(InvalidArgumentError("phrase '" + text + "' holds no letter and no digit"));
+    matcher.by_first_[phrase.words[0][0]].push_back(matcher.phrases_.size());
+    matcher.phrases_.push_back(std::move(phrase));
+  }
+  return matcher;
+}
+
+std::vector<PhraseMatch> PhraseMatcher::Find(const FoldedText& folded) const {
+  std::vector<PhraseMatch> matches;
+  const std::vector<Symbol> symbols = SymbolsOf(folded);
+  const auto try_all = [&](char32_t first, size_t at) {
+    const auto starting = by_first_.find(first);
+    if (starting == by_first_.end()) return;
+    for (const size_t index : starting->second) {
+      const auto end = MatchAttempt(symbols, phrases_[index].words).From(at);
+      if (!end) continue;
+      matches.push_back({index, symbols[at].at, *end < symbols.size() ? symbols[*end].at : folded.text.size()});
+    }
+  };
+  for (size_t at = 0; at < symbols.size(); ++at) {
+    if (at > 0 && OneWord(symbols[at - 1], symbols[at])) continue;
+    try_all(symbols[at].c, at);
+    for (const char32_t letter : LettersFor(symbols[at].c)) try_all(letter, at);
+  }
+  return matches;
+}
+
+}  // namespace surety::gateway

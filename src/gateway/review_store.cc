@@ -1,0 +1,550 @@
+// Tickets in tables: the statements, the same for both databases, around the rules of review_rules.h.
+#include "gateway/review_store.h"
+
+#include <openssl/rand.h>
+
+#include <cstddef>
+#include <iterator>
+#include <span>
+
+#include <boost/json.hpp>
+#include <fmt/format.h>
+
+#include "base/function_ref.h"
+#include "base/hash.h"
+#include "gateway/review_rules.h"
+#include "gateway/sql_pool.h"
+
+namespace surety::gateway {
+namespace {
+
+using Mode = SqlConnection::Mode;
+
+constexpr int64_t kReviewSchema = 1;
+constexpr int kReviewJsonDepth = 128, kMaxReviewList = 1000, kMaxLeaseAttempts = 1000;
+constexpr size_t kMaxReviewContext = size_t{4} << 20, kPeopleBatch = 1000;
+constexpr int64_t kReviewApprover = 0, kReviewEditor = 1;
+
+// Contents are bytes: they may hold NUL. {0}: the database's type for them.
+constexpr std::string_view kReviewTables[] = {
+    "CREATE TABLE IF NOT EXISTS review_meta (name TEXT PRIMARY KEY, value BIGINT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS review_tickets ("
+    "id TEXT PRIMARY KEY, decision TEXT NOT NULL UNIQUE, queue TEXT NOT NULL, route TEXT NOT NULL, "
+    "tenant TEXT NOT NULL, subject TEXT NOT NULL, risk TEXT NOT NULL, "
+    "question {0} NOT NULL, draft {0} NOT NULL, text {0} NOT NULL, context {0} NOT NULL, "
+    "state BIGINT NOT NULL, version BIGINT NOT NULL, created_ns BIGINT NOT NULL, decided_ns BIGINT NOT NULL, "
+    "leased_by TEXT NOT NULL, lease_since_ns BIGINT NOT NULL, lease_until_ns BIGINT NOT NULL, "
+    "reason_code TEXT NOT NULL, reason {0} NOT NULL, edit_distance DOUBLE PRECISION NOT NULL, "
+    "review_ns BIGINT NOT NULL, decided_by TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS review_people ("
+    "ticket TEXT NOT NULL REFERENCES review_tickets (id), role BIGINT NOT NULL, position BIGINT NOT NULL, "
+    "name TEXT NOT NULL, PRIMARY KEY (ticket, role, name))",
+    "CREATE TABLE IF NOT EXISTS review_votes ("
+    "ticket TEXT NOT NULL REFERENCES review_tickets (id), version BIGINT NOT NULL, reviewer TEXT NOT NULL, "
+    "approval BIGINT NOT NULL, reason_code TEXT NOT NULL, PRIMARY KEY (ticket, version))",
+    "CREATE INDEX IF NOT EXISTS review_tickets_by_queue ON review_tickets (queue, state, created_ns)",
+    "CREATE INDEX IF NOT EXISTS review_tickets_by_subject ON review_tickets (tenant, subject)"};
+
+constexpr std::string_view kReviewColumns =
+    "t.id, t.decision, t.queue, t.route, t.tenant, t.subject, t.risk, t.question, t.draft, t.text, t.context, "
+    "t.state, t.version, t.created_ns, t.decided_ns, t.leased_by, t.lease_since_ns, t.lease_until_ns, "
+    "t.reason_code, t.reason, t.edit_distance, t.review_ns, t.decided_by";
+
+std::string ReviewNumber(std::vector<SqlValue>& parameters, SqlValue value) {
+  parameters.push_back(std::move(value));
+  return fmt::format("${}", parameters.size());
+}
+
+Result<boost::json::object> ParseReviewContext(const std::string& bytes) {
+  boost::json::error_code error;
+  boost::json::parse_options options;
+  options.max_depth = kReviewJsonDepth;
+  boost::json::value value = boost::json::parse(bytes, error, {}, options);
+  if (error || !value.is_object()) return Error(DataLossError("a ticket's context is no JSON object"));
+  return std::move(value.as_object());
+}
+
+Result<HeldTicket> HeldOf(const SqlRow& row) {
+  HeldTicket held;
+  Ticket& t = held.ticket;
+  size_t i = 0;
+  for (std::string* text : {&t.id, &t.decision, &t.queue, &t.route, &t.tenant, &t.subject, &t.risk}) {
+    *text = row.Text(i++);
+  }
+  for (std::string* text : {&t.question, &t.draft, &t.text}) *text = row.Bytes(i++);
+  SURETY_ASSIGN_OR_RETURN(t.context, ParseReviewContext(row.Bytes(i++)));
+  t.state = static_cast<TicketState>(row.Int(i++));
+  for (int64_t* number : {&t.version, &t.created_ns, &t.decided_ns}) *number = row.Int(i++);
+  t.leased_by = row.Text(i++);
+  held.lease_since_ns = row.Int(i++);
+  t.lease_until_ns = row.Int(i++);
+  t.reason_code = row.Text(i++);
+  t.reason = row.Bytes(i++);
+  t.edit_distance = row.Real(i++);
+  t.review_ns = row.Int(i++);
+  t.decided_by = row.Text(i++);
+  return held;
+}
+
+Status LoadPeople(SqlConnection& sql, std::span<HeldTicket> tickets) {
+  std::map<std::string_view, Ticket*> by_id;
+  std::vector<SqlValue> ids;
+  std::string numbers;
+  for (HeldTicket& held : tickets) {
+    by_id[held.ticket.id] = &held.ticket;
+    numbers += (numbers.empty() ? "" : ", ") + ReviewNumber(ids, held.ticket.id);
+  }
+  SURETY_ASSIGN_OR_RETURN(const auto people, sql.Run(fmt::format("SELECT ticket, role, name FROM review_people WHERE "
+                                                                 "ticket IN ({}) ORDER BY ticket, role, position",
+                                                                 numbers), ids));
+  for (const SqlRow& person : people.rows) {
+    Ticket& ticket = *by_id.at(person.Text(0));
+    (person.Int(1) == kReviewApprover ? ticket.approvers : ticket.editors).push_back(person.Text(2));
+  }
+  SURETY_ASSIGN_OR_RETURN(const auto votes, sql.Run(fmt::format("SELECT ticket, version FROM review_votes WHERE ticket "
+                                                                "IN ({}) ORDER BY ticket, version", numbers), ids));
+  for (const SqlRow& vote : votes.rows) by_id.at(vote.Text(0))->votes.push_back(vote.Int(1));
+  return OkStatus();
+}
+
+// Tickets of "FROM review_tickets t WHERE ..." with their people. `tail` may order, limit and lock.
+Result<std::vector<HeldTicket>> LoadTickets(SqlConnection& sql, const std::string& where, const std::string& tail,
+                                            const std::vector<SqlValue>& parameters) {
+  SURETY_ASSIGN_OR_RETURN(const auto found, sql.Run(fmt::format("SELECT {} FROM review_tickets t WHERE {}{}",
+                                                                kReviewColumns, where, tail), parameters));
+  std::vector<HeldTicket> tickets;
+  for (const SqlRow& row : found.rows) {
+    SURETY_ASSIGN_OR_RETURN(tickets.emplace_back(), HeldOf(row));
+  }
+  for (size_t from = 0; from < tickets.size(); from += kPeopleBatch) {
+    const std::span batch = std::span(tickets).subspan(from, std::min(kPeopleBatch, tickets.size() - from));
+    SURETY_RETURN_IF_ERROR(LoadPeople(sql, batch));
+  }
+  return tickets;
+}
+
+Status WritePeople(SqlConnection& sql, const std::string& id, int64_t role, const std::vector<std::string>& names) {
+  SURETY_ASSIGN_OR_RETURN(auto answer, sql.Run("DELETE FROM review_people WHERE ticket = $1 AND role = $2",
+                                               {id, role}));
+  for (size_t i = 0; i < names.size(); ++i) {
+    SURETY_ASSIGN_OR_RETURN(answer, sql.Run("INSERT INTO review_people (ticket, role, position, name) "
+                                            "VALUES ($1, $2, $3, $4)",
+                                            {id, role, static_cast<int64_t>(i), names[i]}));
+  }
+  return OkStatus();
+}
+
+enum class Contents : uint8_t { kKept, kText, kAll };
+
+// `seen`: the version that was read; the row is locked, so another one is a bug of the locks.
+Status WriteTicket(SqlConnection& sql, const HeldTicket& held, int64_t seen, Contents contents) {
+  const Ticket& t = held.ticket;
+  SURETY_ASSIGN_OR_RETURN(
+      auto written,
+      sql.Run("UPDATE review_tickets SET state = $3, version = $4, decided_ns = $5, leased_by = $6, "
+              "lease_since_ns = $7, lease_until_ns = $8, reason_code = $9, reason = $10, edit_distance = $11, "
+              "review_ns = $12, decided_by = $13 WHERE id = $1 AND version = $2",
+              {t.id, seen, static_cast<int64_t>(t.state), t.version, t.decided_ns, t.leased_by, held.lease_since_ns,
+               t.lease_until_ns, t.reason_code, SqlBytes{t.reason}, t.edit_distance, t.review_ns, t.decided_by}));
+  if (written.changed != 1) {
+    return FailedPreconditionError(fmt::format("ticket {} was changed by another; read it again", t.id));
+  }
+  if (contents != Contents::kKept) {
+    SURETY_ASSIGN_OR_RETURN(written, sql.Run("UPDATE review_tickets SET text = $2 WHERE id = $1",
+                                             {t.id, SqlBytes{t.text}}));
+  }
+  if (contents == Contents::kAll) {
+    SURETY_ASSIGN_OR_RETURN(written, sql.Run("UPDATE review_tickets SET question = $2, draft = $3, context = $4 "
+                                             "WHERE id = $1",
+                                             {t.id, SqlBytes{t.question}, SqlBytes{t.draft},
+                                              SqlBytes{boost::json::serialize(t.context)}}));
+  }
+  return OkStatus();
+}
+
+Status WriteVote(SqlConnection& sql, const ReviewVote& vote) {
+  const auto written = sql.Run("INSERT INTO review_votes (ticket, version, reviewer, approval, reason_code) "
+                               "VALUES ($1, $2, $3, $4, $5)",
+                               {vote.ticket.id, vote.ticket.version, vote.reviewer, int64_t{vote.approval ? 1 : 0},
+                                vote.ticket.reason_code});
+  return written ? OkStatus() : written.error();
+}
+
+// Nobody can guess it: 128 bits of the system's randomness.
+Result<std::string> NewTicketId() {
+  std::array<uint8_t, 16> bytes{};
+  if (RAND_bytes(bytes.data(), bytes.size()) != 1) return Error(IoError("the system has no randomness for an id"));
+  return "rev_" + HexOf(bytes);
+}
+
+bool IsTicketId(std::string_view id) {
+  return id.size() == 36 && id.starts_with("rev_") &&
+         std::ranges::all_of(id.substr(4), [](char c) { return HexDigitValue(c) >= 0 && (c < 'A' || c > 'F'); });
+}
+
+// " AND tenant = ..." for a reviewer of one tenant.
+std::string TenantClause(std::vector<SqlValue>& parameters, const std::string& tenant) {
+  return tenant == "*" ? "" : " AND t.tenant = " + ReviewNumber(parameters, tenant);
+}
+
+// Whether `value` is in the tickets of `where`: the middle one, or the mean of the middle two; null: there are none.
+Result<boost::json::value> MedianOf(SqlConnection& sql, const std::string& value, const std::string& where,
+                                    const std::vector<SqlValue>& parameters, int64_t count) {
+  if (count == 0) return boost::json::value(nullptr);
+  SURETY_ASSIGN_OR_RETURN(
+      const auto answer,
+      sql.Run(fmt::format("SELECT CAST(AVG(x) AS DOUBLE PRECISION) FROM (SELECT CAST({} AS DOUBLE PRECISION) AS x FROM "
+                          "review_tickets t WHERE {} ORDER BY x LIMIT {} OFFSET {}) m",
+                          value, where, count % 2 == 1 ? 1 : 2, (count - 1) / 2), parameters));
+  return boost::json::value(answer.rows.at(0).Real(0));
+}
+
+class SqlReviewStore final : public ReviewStore {
+ public:
+  SqlReviewStore(std::unique_ptr<SqlSource> source, ReviewQueues queues, const Clock& clock, BeforeDecide before_decide)
+      : pool_(std::move(source)), queues_(std::move(queues)), clock_(clock), before_decide_(std::move(before_decide)) {}
+
+  Status Prepare() {
+    return pool_.Run(Mode::kWrite, [](SqlConnection& sql) -> Status {
+      SURETY_RETURN_IF_ERROR(sql.LockSchema());
+      for (const std::string_view table : kReviewTables) {
+        std::string statement(table);
+        for (size_t at = 0; (at = statement.find("{0}", at)) != std::string::npos;) {
+          statement.replace(at, 3, sql.BytesType());
+        }
+        SURETY_ASSIGN_OR_RETURN(const auto made, sql.Run(statement));
+      }
+      SURETY_ASSIGN_OR_RETURN(auto answer, sql.Run("INSERT INTO review_meta (name, value) VALUES ('schema', $1) "
+                                                   "ON CONFLICT (name) DO NOTHING", {kReviewSchema}));
+      SURETY_ASSIGN_OR_RETURN(answer, sql.Run("SELECT value FROM review_meta WHERE name = 'schema'"));
+      const int64_t schema = answer.rows.at(0).Int(0);
+      if (schema == kReviewSchema) return OkStatus();
+      return FailedPreconditionError(fmt::format("the review database has schema {}, this program reads {}", schema,
+                                                 kReviewSchema));
+    });
+  }
+
+  Result<Ticket> Create(Ticket ticket) override;
+  Result<Ticket> Get(const Reviewer& reviewer, const std::string& id) override {
+    SURETY_RETURN_IF_ERROR(CheckReviewer(reviewer));
+    HeldTicket held;
+    SURETY_RETURN_IF_ERROR(pool_.Run(Mode::kRead, [&](SqlConnection& sql) -> Status {
+      const auto queue = Load(sql, reviewer, id, /*lock=*/false, held);
+      return queue ? OkStatus() : queue.error();
+    }));
+    return ShownTicket(held, clock_.WallNanos());
+  }
+  Result<Ticket> GetForDecision(const std::string& decision) override;
+  Result<std::vector<Ticket>> List(const Reviewer& reviewer, const std::string& queue, TicketState state,
+                                   int limit) override;
+  Result<Ticket> Lease(const Reviewer& reviewer, const std::string& queue) override;
+
+  Result<Ticket> LeaseTicket(const Reviewer& reviewer, const std::string& id, int64_t version) override {
+    return Change(reviewer, id, version, [](SqlConnection&, HeldTicket& held, const ReviewStep& step) {
+      return LeaseHeld(held, step);
+    });
+  }
+  Result<Ticket> Release(const Reviewer& reviewer, const std::string& id, int64_t version) override {
+    return Change(reviewer, id, version, [](SqlConnection&, HeldTicket& held, const ReviewStep& step) {
+      return ReleaseHeld(held, step);
+    });
+  }
+  Result<Ticket> Edit(const Reviewer& reviewer, const std::string& id, int64_t version, std::string text) override {
+    return Change(reviewer, id, version, [&](SqlConnection& sql, HeldTicket& held, const ReviewStep& step) -> Status {
+      SURETY_ASSIGN_OR_RETURN(const bool changed, EditHeld(held, step, text));
+      if (!changed) return OkStatus();
+      SURETY_RETURN_IF_ERROR(WritePeople(sql, id, kReviewApprover, held.ticket.approvers));
+      return WritePeople(sql, id, kReviewEditor, held.ticket.editors);
+    });
+  }
+  Result<Ticket> Approve(const Reviewer& reviewer, const std::string& id, int64_t version,
+                         const std::string& reason_code, const std::string& reason) override {
+    return Change(reviewer, id, version, [&](SqlConnection& sql, HeldTicket& held, const ReviewStep& step) -> Status {
+      SURETY_RETURN_IF_ERROR(ApproveHeld(held, step, reason_code, reason));
+      return WritePeople(sql, id, kReviewApprover, held.ticket.approvers);
+    }, Vote::kApproval);
+  }
+  Result<Ticket> Reject(const Reviewer& reviewer, const std::string& id, int64_t version,
+                        const std::string& reason_code, const std::string& reason) override {
+    return Change(reviewer, id, version, [&](SqlConnection&, HeldTicket& held, const ReviewStep& step) {
+      return RejectHeld(held, step, reason_code, reason);
+    }, Vote::kRejection);
+  }
+
+  Result<int64_t> Forget(const std::string& tenant, const std::string& subject) override;
+  Result<boost::json::object> Stats() override { return StatsOf("*", nullptr); }
+  Result<boost::json::object> Stats(const Reviewer& reviewer) override {
+    SURETY_RETURN_IF_ERROR(CheckReviewer(reviewer));
+    return StatsOf(reviewer.tenant, &reviewer);
+  }
+
+ private:
+  using Step = FunctionRef<Status(SqlConnection&, HeldTicket&, const ReviewStep&)>;
+
+  // The ticket, and the queue by whose rules it goes.
+  Result<const ReviewQueueSpec*> Load(SqlConnection& sql, const Reviewer& reviewer, const std::string& id, bool lock,
+                                      HeldTicket& held) const {
+    if (!IsTicketId(id)) return Error(UnknownTicket(id));
+    SURETY_ASSIGN_OR_RETURN(auto found, LoadTickets(sql, "t.id = $1", lock ? sql.LockRows() : "", {id}));
+    if (found.empty()) return Error(UnknownTicket(id));
+    held = std::move(found[0]);
+    return QueueOf(reviewer, held.ticket, queues_);
+  }
+
+  enum class Vote : uint8_t { kNone, kApproval, kRejection };
+
+  Result<Ticket> Change(const Reviewer& reviewer, const std::string& id, int64_t version, Step step,
+                        Vote vote = Vote::kNone) {
+    SURETY_RETURN_IF_ERROR(CheckReviewer(reviewer));
+    HeldTicket held;
+    int64_t now_ns = 0;
+    SURETY_RETURN_IF_ERROR(pool_.Run(Mode::kWrite, [&](SqlConnection& sql) -> Status {
+      SURETY_ASSIGN_OR_RETURN(const ReviewQueueSpec* queue, Load(sql, reviewer, id, /*lock=*/true, held));
+      now_ns = clock_.WallNanos();  // after the wait for the lock
+      const std::string text = held.ticket.text;
+      SURETY_RETURN_IF_ERROR(step(sql, held, ReviewStep{reviewer, *queue, version, now_ns}));
+      if (held.ticket.version == version) return OkStatus();
+      SURETY_RETURN_IF_ERROR(WriteTicket(sql, held, version,
+                                         held.ticket.text == text ? Contents::kKept : Contents::kText));
+      if (vote == Vote::kNone) return OkStatus();
+      const ReviewVote cast{ShownTicket(held, now_ns), reviewer.name, vote == Vote::kApproval};
+      SURETY_RETURN_IF_ERROR(WriteVote(sql, cast));
+      // Last, so that as little as possible can still prevent the commit.
+      return before_decide_ ? before_decide_(cast) : OkStatus();
+    }));
+    return ShownTicket(held, now_ns);
+  }
+
+  Result<std::string> FindFree(SqlConnection& sql, const Reviewer& reviewer, const ReviewQueueSpec& queue,
+                               const std::string& lock) const;
+  Result<boost::json::object> StatsOf(const std::string& tenant, const Reviewer* reviewer);
+  Result<boost::json::object> QueueStats(SqlConnection& sql, const std::string& queue, const std::string& tenant);
+
+  SqlPool pool_;
+  ReviewQueues queues_;
+  const Clock& clock_;
+  BeforeDecide before_decide_;
+};
+
+Result<Ticket> SqlReviewStore::Create(Ticket ticket) {
+  const int64_t now_ns = clock_.WallNanos();
+  SURETY_RETURN_IF_ERROR(PrepareTicket(ticket, queues_, now_ns));
+  SURETY_ASSIGN_OR_RETURN(ticket.id, NewTicketId());
+  const std::string context = boost::json::serialize(ticket.context);
+  if (context.size() > kMaxReviewContext || !ParseReviewContext(context)) {
+    return Error(InvalidArgumentError(fmt::format("context: {} bytes of JSON; at most {}, {} levels deep, with finite "
+                                                  "numbers", context.size(), kMaxReviewContext, kReviewJsonDepth)));
+  }
+  HeldTicket held;
+  const Ticket& t = ticket;
+  SURETY_RETURN_IF_ERROR(pool_.Run(Mode::kWrite, [&](SqlConnection& sql) -> Status {
+    SURETY_ASSIGN_OR_RETURN(
+        const auto made,
+        sql.Run("INSERT INTO review_tickets (id, decision, queue, route, tenant, subject, risk, question, draft, text, "
+                "context, state, version, created_ns, decided_ns, leased_by, lease_since_ns, lease_until_ns, "
+                "reason_code, reason, edit_distance, review_ns, decided_by) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, "
+                "$9, $10, $11, $12, $13, $14, 0, '', 0, 0, '', $15, $16, 0, '') ON CONFLICT (decision) DO NOTHING",
+                {t.id, t.decision, t.queue, t.route, t.tenant, t.subject, t.risk, SqlBytes{t.question},
+                 SqlBytes{t.draft}, SqlBytes{t.text}, SqlBytes{context}, static_cast<int64_t>(t.state), t.version,
+                 t.created_ns, SqlBytes{}, t.edit_distance}));
+    if (made.changed == 1) {
+      held.ticket = ticket;
+      return OkStatus();
+    }
+    SURETY_ASSIGN_OR_RETURN(auto found, LoadTickets(sql, "t.decision = $1", "", {t.decision}));
+    if (found.empty()) return UnavailableError("a ticket of the same decision came and went; try again");
+    held = std::move(found[0]);
+    const Ticket& other = held.ticket;
+    const auto facts = [](const Ticket& x) { return std::tie(x.queue, x.tenant, x.subject, x.question, x.draft); };
+    if (facts(other) == facts(t)) return OkStatus();
+    return FailedPreconditionError(fmt::format("decision {} has a ticket already, with other contents", t.decision));
+  }));
+  return ShownTicket(held, now_ns);
+}
+
+Result<Ticket> SqlReviewStore::GetForDecision(const std::string& decision) {
+  const auto none = [&] { return Error(NotFoundError("no ticket for this decision")); };
+  if (decision.find('\0') != std::string::npos) return none();
+  std::vector<HeldTicket> found;
+  SURETY_RETURN_IF_ERROR(pool_.Run(Mode::kRead, [&](SqlConnection& sql) -> Status {
+    SURETY_ASSIGN_OR_RETURN(found, LoadTickets(sql, "t.decision = $1", "", {decision}));
+    return OkStatus();
+  }));
+  if (found.empty()) return none();
+  return ShownTicket(found[0], clock_.WallNanos());
+}
+
+Result<std::vector<Ticket>> SqlReviewStore::List(const Reviewer& reviewer, const std::string& queue, TicketState state,
+                                                 int limit) {
+  SURETY_RETURN_IF_ERROR(CheckReviewer(reviewer));
+  if (limit < 1 || limit > kMaxReviewList) {
+    return Error(InvalidArgumentError(fmt::format("limit: {} is not in 1 to {}", limit, kMaxReviewList)));
+  }
+  if (!queue.empty()) {
+    SURETY_ASSIGN_OR_RETURN(const ReviewQueueSpec* allowed, QueueFor(reviewer, queue, queues_));
+    (void)allowed;
+  }
+  std::vector<SqlValue> parameters{static_cast<int64_t>(state)};
+  std::string names;
+  for (const auto& [name, spec] : queues_) {
+    if (queue.empty() ? !HasPermission(reviewer, spec) : name != queue) continue;
+    names += (names.empty() ? "" : ", ") + ReviewNumber(parameters, name);
+  }
+  std::vector<Ticket> tickets;
+  if (names.empty()) return tickets;
+  std::string where = fmt::format("t.state = $1 AND t.queue IN ({})", names);
+  where += TenantClause(parameters, reviewer.tenant);
+  std::vector<HeldTicket> found;
+  SURETY_RETURN_IF_ERROR(pool_.Run(Mode::kRead, [&](SqlConnection& sql) -> Status {
+    SURETY_ASSIGN_OR_RETURN(found, LoadTickets(sql, where, fmt::format(" ORDER BY t.created_ns, t.id LIMIT {}", limit),
+                                               parameters));
+    return OkStatus();
+  }));
+  const int64_t now_ns = clock_.WallNanos();
+  for (const HeldTicket& held : found) tickets.push_back(ShownTicket(held, now_ns));
+  return tickets;
+}
+
+// The oldest that is open and free and that this person may decide; empty: none. `lock` may pass over locked ones.
+Result<std::string> SqlReviewStore::FindFree(SqlConnection& sql, const Reviewer& reviewer,
+                                             const ReviewQueueSpec& queue, const std::string& lock) const {
+  std::vector<SqlValue> parameters{queue.name, static_cast<int64_t>(TicketState::kOpen), clock_.WallNanos(),
+                                   reviewer.name, int64_t{queue.exclude_author ? 1 : 0}, kReviewApprover};
+  const std::string tenant = TenantClause(parameters, reviewer.tenant);
+  SURETY_ASSIGN_OR_RETURN(
+      const auto found,
+      sql.Run(fmt::format("SELECT t.id FROM review_tickets t WHERE t.queue = $1 AND t.state = $2 AND (t.leased_by = '' "
+                          "OR t.lease_until_ns <= $3) AND ($5 = 0 OR t.subject <> $4) AND NOT EXISTS (SELECT 1 FROM "
+                          "review_people p WHERE p.ticket = t.id AND p.name = $4 AND (p.role = $6 OR $5 = 1)){} "
+                          "ORDER BY t.created_ns, t.id LIMIT 1{}", tenant, lock), parameters));
+  return found.rows.empty() ? std::string() : found.rows[0].Text(0);
+}
+
+Result<Ticket> SqlReviewStore::Lease(const Reviewer& reviewer, const std::string& queue) {
+  SURETY_RETURN_IF_ERROR(CheckReviewer(reviewer));
+  SURETY_ASSIGN_OR_RETURN(const ReviewQueueSpec* spec, QueueFor(reviewer, queue, queues_));
+  HeldTicket held;
+  int64_t now_ns = 0;
+  bool taken = false;
+  // Rows that others have locked are passed over. Where only such rows are left they are waited for: a lock is no
+  // lease, and "no tickets" must not be said while there are some.
+  const auto attempt = [&](SqlConnection& sql, bool& any) -> Status {
+    SURETY_ASSIGN_OR_RETURN(std::string id, FindFree(sql, reviewer, *spec, sql.LockRowsSkippingLocked()));
+    if (id.empty()) {
+      SURETY_ASSIGN_OR_RETURN(id, FindFree(sql, reviewer, *spec, ""));
+      any = !id.empty();
+      if (!any) return OkStatus();
+      SURETY_ASSIGN_OR_RETURN(id, FindFree(sql, reviewer, *spec, sql.LockRows()));
+    }
+    any = true;
+    if (id.empty()) return OkStatus();
+    SURETY_ASSIGN_OR_RETURN(const ReviewQueueSpec* same, Load(sql, reviewer, id, /*lock=*/true, held));
+    (void)same;
+    // Read again under the lock: what another committed meanwhile may exclude this person.
+    const int64_t version = held.ticket.version;
+    now_ns = clock_.WallNanos();
+    const auto is_me = [&](const std::string& name) { return name == reviewer.name; };
+    if (std::ranges::any_of(held.ticket.approvers, is_me) ||
+        (spec->exclude_author && std::ranges::any_of(held.ticket.editors, is_me)) ||
+        !LeaseHeld(held, ReviewStep{reviewer, *spec, version, now_ns}).ok()) {
+      return OkStatus();
+    }
+    taken = true;
+    return WriteTicket(sql, held, version, Contents::kKept);
+  };
+  for (int i = 0; i < kMaxLeaseAttempts && !taken; ++i) {
+    bool any = false;
+    SURETY_RETURN_IF_ERROR(pool_.Run(Mode::kWrite, [&](SqlConnection& sql) { return attempt(sql, any); }));
+    if (!any) return Error(NotFoundError(fmt::format("queue '{}' has no ticket that {} may take", queue,
+                                                     reviewer.name)));
+  }
+  if (!taken) return Error(UnavailableError(fmt::format("queue '{}': others were faster; try again", queue)));
+  return ShownTicket(held, now_ns);
+}
+
+Result<int64_t> SqlReviewStore::Forget(const std::string& tenant, const std::string& subject) {
+  if (tenant.find('\0') != std::string::npos || subject.find('\0') != std::string::npos) {
+    return Error(InvalidArgumentError("tenant and subject are texts without NUL"));
+  }
+  int64_t n_erased = 0;
+  SURETY_RETURN_IF_ERROR(pool_.Run(Mode::kWrite, [&](SqlConnection& sql) -> Status {
+    // In one order, so that two of these cannot wait for each other.
+    SURETY_ASSIGN_OR_RETURN(auto found, LoadTickets(sql, "t.tenant = $1 AND t.subject = $2 AND t.state <> $3",
+                                                    " ORDER BY t.id" + sql.LockRows(),
+                                                    {tenant, subject, static_cast<int64_t>(TicketState::kErased)}));
+    n_erased = static_cast<int64_t>(found.size());
+    for (HeldTicket& held : found) {
+      const int64_t version = held.ticket.version;
+      EraseHeld(held, clock_.WallNanos());
+      SURETY_RETURN_IF_ERROR(WriteTicket(sql, held, version, Contents::kAll));
+    }
+    return OkStatus();
+  }));
+  SURETY_RETURN_IF_ERROR(pool_.RunOutside([](SqlConnection& sql) { return sql.ScrubOldBytes(); }));
+  return n_erased;
+}
+
+Result<boost::json::object> SqlReviewStore::QueueStats(SqlConnection& sql, const std::string& queue,
+                                                       const std::string& tenant) {
+  const int64_t now_ns = clock_.WallNanos();
+  std::vector<SqlValue> parameters{queue};
+  const std::string where = "t.queue = $1" + TenantClause(parameters, tenant);
+  SURETY_ASSIGN_OR_RETURN(auto answer, sql.Run(fmt::format("SELECT t.state, COUNT(*), MIN(t.created_ns) FROM "
+                                                           "review_tickets t WHERE {} GROUP BY t.state", where),
+                                               parameters));
+  boost::json::object out{{"open", 0}, {"leased", 0}, {"approved", 0}, {"rejected", 0}, {"erased", 0}};
+  out["oldest_open_seconds"] = nullptr;
+  int64_t n_decided = 0;
+  for (const SqlRow& row : answer.rows) {
+    const auto state = static_cast<TicketState>(row.Int(0));
+    out[NameOf(state)] = row.Int(1);
+    if (state == TicketState::kOpen) out["oldest_open_seconds"] = NanosToSeconds(now_ns - row.Int(2));
+    if (state == TicketState::kApproved || state == TicketState::kRejected) n_decided += row.Int(1);
+  }
+  std::vector<SqlValue> leased = parameters;
+  SURETY_ASSIGN_OR_RETURN(answer, sql.Run(fmt::format("SELECT COUNT(*) FROM review_tickets t WHERE {} AND t.state = 0 "
+                                                      "AND t.leased_by <> '' AND t.lease_until_ns > {}", where,
+                                                      ReviewNumber(leased, now_ns)), leased));
+  out["leased"] = answer.rows.at(0).Int(0);
+  const std::string decided = where + " AND t.state IN (1, 2)";
+  for (const auto& [name, value] : {std::pair{"review_seconds", "t.review_ns / 1e9"},
+                                    std::pair{"decision_seconds", "(t.decided_ns - t.created_ns) / 1e9"},
+                                    std::pair{"edit_distance", "t.edit_distance"}}) {
+    SURETY_ASSIGN_OR_RETURN(out[name], MedianOf(sql, value, decided, parameters, n_decided));
+  }
+  return out;
+}
+
+Result<boost::json::object> SqlReviewStore::StatsOf(const std::string& tenant, const Reviewer* reviewer) {
+  boost::json::object out;
+  SURETY_RETURN_IF_ERROR(pool_.Run(Mode::kRead, [&](SqlConnection& sql) -> Status {
+    for (const auto& [name, spec] : queues_) {
+      if (reviewer != nullptr && !HasPermission(*reviewer, spec)) continue;
+      SURETY_ASSIGN_OR_RETURN(out[name], QueueStats(sql, name, tenant));
+    }
+    return OkStatus();
+  }));
+  return out;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ReviewStore>> ReviewStore::Open(const std::string& database,
+                                                       const std::map<std::string, ReviewQueueSpec>& queues,
+                                                       const Clock& clock, BeforeDecide before_decide) {
+  std::unique_ptr<SqlSource> source;
+  if (database.starts_with("postgresql://") || database.starts_with("postgres://")) {
+    SURETY_ASSIGN_OR_RETURN(source, MakePostgresSource(database));
+  } else if (database.empty()) {
+    return Error(InvalidArgumentError("the review database has no name: give a file or postgresql://..."));
+  } else {
+    source = MakeSqliteSource(database);
+  }
+  ReviewQueues named = queues;
+  for (auto& [name, spec] : named) spec.name = name;
+  auto store = std::make_unique<SqlReviewStore>(std::move(source), std::move(named), clock, std::move(before_decide));
+  SURETY_RETURN_IF_ERROR(store->Prepare());
+  return store;
+}
+
+}  // namespace surety::gateway

@@ -1,0 +1,290 @@
+#include "gateway/text_folding.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include <utf8proc.h>
+
+#include "gateway/look_alikes.h"
+
+namespace surety::gateway {
+namespace {
+
+constexpr char32_t kReplacement = 0xFFFD;
+constexpr size_t kMaxTagBytes = 4096;
+
+const utf8proc_property_t& FoldProperties(char32_t c) {
+  return *utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
+}
+
+bool FoldIsSpace(char32_t c) {
+  if ((c >= 9 && c <= 13) || c == 0x85 || c == 0x2800) return true;  // U+2800: the Braille pattern without dots
+  const auto category = FoldProperties(c).category;
+  return category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP;
+}
+
+bool FoldIsInvisible(char32_t c) {
+  const utf8proc_property_t& properties = FoldProperties(c);
+  return properties.ignorable || properties.category == UTF8PROC_CATEGORY_CF ||
+         properties.category == UTF8PROC_CATEGORY_CC || c == 0x1160 || c == 0x115F;
+}
+
+bool FoldIsGeneralMark(char32_t c) {
+  return (c >= 0x0300 && c <= 0x036F) || (c >= 0x0483 && c <= 0x0489) || (c >= 0x1AB0 && c <= 0x1AFF) ||
+         (c >= 0x1DC0 && c <= 0x1DFF) || (c >= 0x20D0 && c <= 0x20FF) || (c >= 0xFE20 && c <= 0xFE2F);
+}
+
+// May compose with what stands before it.
+bool FoldJoinsBefore(char32_t c) {
+  const utf8proc_property_t& properties = FoldProperties(c);
+  if (properties.combining_class != 0) return true;
+  switch (properties.boundclass) {
+    case UTF8PROC_BOUNDCLASS_EXTEND:
+    case UTF8PROC_BOUNDCLASS_SPACINGMARK:
+    case UTF8PROC_BOUNDCLASS_V:
+    case UTF8PROC_BOUNDCLASS_T: return true;
+    default: return false;
+  }
+}
+
+// Decimal digits stand in Unicode in runs of ten, zero first.
+char32_t FoldDigit(char32_t c) {
+  if (c < 0x80 || FoldProperties(c).category != UTF8PROC_CATEGORY_ND) return c;
+  char32_t before = 0;
+  while (FoldProperties(c - before - 1).category == UTF8PROC_CATEGORY_ND) ++before;
+  return U'0' + before % 10;
+}
+
+// One character of UTF-8, as RFC 3629 has it; 0 bytes: none.
+std::pair<char32_t, size_t> DecodeCharacter(std::string_view text, size_t at) {
+  utf8proc_int32_t c = 0;
+  const auto n = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data() + at),
+                                  static_cast<utf8proc_ssize_t>(text.size() - at), &c);
+  if (n <= 0) return {kReplacement, 0};
+  return {static_cast<char32_t>(c), static_cast<size_t>(n)};
+}
+
+char AsciiLower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+bool AsciiIsLetter(char c) { return AsciiLower(c) >= 'a' && AsciiLower(c) <= 'z'; }
+
+// Length of the tag or comment that begins at `at`; 0: none does.
+size_t HtmlTagLength(std::string_view text, size_t at) {
+  if (text.substr(at).starts_with("<!--")) {
+    const size_t end = text.find("-->", at + 4);
+    return end == std::string_view::npos ? 0 : end + 3 - at;
+  }
+  size_t name = at + 1;
+  if (name < text.size() && (text[name] == '/' || text[name] == '!' || text[name] == '?')) ++name;
+  if (name >= text.size() || !AsciiIsLetter(text[name])) return 0;
+  const size_t end = text.substr(0, std::min(text.size(), at + kMaxTagBytes)).find('>', name);
+  return end == std::string_view::npos ? 0 : end + 1 - at;
+}
+
+// The character that a reference stands for, and the reference's length.
+std::optional<std::pair<char32_t, size_t>> HtmlReference(std::string_view text, size_t at) {
+  std::string_view rest = text.substr(at + 1);
+  if (rest.starts_with("#")) {
+    rest.remove_prefix(1);
+    const bool hex = rest.starts_with("x") || rest.starts_with("X");
+    if (hex) rest.remove_prefix(1);
+    uint32_t value = 0;
+    size_t digits = 0;
+    for (; digits < rest.size(); ++digits) {
+      const char c = AsciiLower(rest[digits]);
+      const int digit = c >= '0' && c <= '9' ? c - '0' : hex && c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+      if (digit < 0) break;
+      value = std::min<uint32_t>(value * (hex ? 16 : 10) + static_cast<uint32_t>(digit), 0x110000);
+    }
+    if (digits == 0) return std::nullopt;
+    const size_t length = 2 + (hex ? 1 : 0) + digits + (digits < rest.size() && rest[digits] == ';' ? 1 : 0);
+    const bool valid = value > 0 && value < 0x110000 && (value < 0xD800 || value > 0xDFFF);
+    return std::pair(valid ? char32_t{value} : kReplacement, length);
+  }
+  static constexpr std::array<std::pair<std::string_view, char32_t>, 17> kNamed = {
+      {{"nbsp;", 0xA0}, {"shy;", 0xAD}, {"zwnj;", 0x200C}, {"zwj;", 0x200D}, {"ensp;", 0x2002}, {"emsp;", 0x2003},
+       {"thinsp;", 0x2009}, {"ZeroWidthSpace;", 0x200B}, {"NoBreak;", 0x2060}, {"lt;", '<'}, {"gt;", '>'},
+       {"quot;", '"'}, {"apos;", '\''}, {"commat;", '@'}, {"hyphen;", 0x2010}, {"Tab;", '\t'}, {"amp;", '&'}}};
+  for (const auto& [name, c] : kNamed) {
+    if (rest.starts_with(name)) return std::pair(c, name.size() + 1);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+// Two steps: characters to units with their origins (decomposed, mapped), then units to text (ordered, composed).
+class TextFolder {
+ public:
+  TextFolder(std::string_view original, Folding folding, bool html)
+      : original_(original), phrase_(folding == Folding::kPhrase), html_(html) {}
+
+  FoldedText Run() {
+    units_.reserve(original_.size());
+    for (size_t at = 0; at < original_.size();) at += Take(at);
+    folded_.text.reserve(units_.size());
+    for (size_t i = 0; i < units_.size();) i = Emit(i);
+    return std::move(folded_);
+  }
+
+ private:
+  struct Unit {
+    char32_t c;
+    size_t begin, end;
+  };
+
+  size_t Take(size_t at) {
+    const char first = original_[at];
+    if (html_ && first == '<') {
+      if (const size_t length = HtmlTagLength(original_, at); length > 0) return length;
+    }
+    if (html_ && first == '&') {
+      if (const auto reference = HtmlReference(original_, at)) {
+        Add(reference->first, at, at + reference->second);
+        return reference->second;
+      }
+    }
+    const auto [c, n] = DecodeCharacter(original_, at);
+    if (n == 0) {
+      if (!phrase_) units_.push_back({kReplacement, at, at + 1});
+      return 1;
+    }
+    Add(c, at, at + n);
+    return n;
+  }
+
+  void Add(char32_t c, size_t begin, size_t end) {
+    if (c < 0x80) {
+      AddMapped(c, begin, end);
+      return;
+    }
+    if (!FoldIsSpace(c) && FoldIsInvisible(c)) return;
+    std::array<utf8proc_int32_t, 32> parts;
+    int boundary = 0;
+    const auto n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts.data(), parts.size(),
+                                           static_cast<utf8proc_option_t>(UTF8PROC_COMPAT | UTF8PROC_DECOMPOSE),
+                                           &boundary);
+    for (utf8proc_ssize_t i = 0; i < n; ++i) AddMapped(static_cast<char32_t>(parts[i]), begin, end);
+  }
+
+  void AddMapped(char32_t c, size_t begin, size_t end) {
+    if (FoldIsSpace(c)) {
+      units_.push_back({U' ', begin, end});
+      return;
+    }
+    if (FoldIsInvisible(c)) return;
+    if (!phrase_) {
+      if (c == 0x2018 || c == 0x2019 || c == 0x201B) c = U'\'';
+      if (c == 0x201C || c == 0x201D || c == 0x201F) c = U'"';
+      units_.push_back({c, begin, end});
+      return;
+    }
+    if (FoldIsGeneralMark(c) || c == kReplacement || c == U'*' || c == U'_' || c == U'`' || c == U'~') return;
+    if (c < 0x80) {
+      units_.push_back({c >= U'A' && c <= U'Z' ? c + 32 : c, begin, end});
+      return;
+    }
+    if (const char32_t latin = LookAlike(c)) {
+      units_.push_back({latin, begin, end});
+      return;
+    }
+    std::array<utf8proc_int32_t, 32> parts;
+    int boundary = 0;
+    const auto n = utf8proc_decompose_char(
+        static_cast<utf8proc_int32_t>(c), parts.data(), parts.size(),
+        static_cast<utf8proc_option_t>(UTF8PROC_COMPAT | UTF8PROC_DECOMPOSE | UTF8PROC_CASEFOLD), &boundary);
+    for (utf8proc_ssize_t i = 0; i < n; ++i) {
+      const auto part = static_cast<char32_t>(parts[i]);
+      if (FoldIsGeneralMark(part)) continue;
+      const char32_t latin = LookAlike(part);
+      units_.push_back({latin ? latin : FoldDigit(part), begin, end});
+    }
+  }
+
+  // A character and what may compose with it, from unit `first` on; returns the unit after them.
+  size_t Emit(size_t first) {
+    size_t last = first + 1;
+    while (last < units_.size() && FoldJoinsBefore(units_[last].c)) ++last;
+    if (last == first + 1) {
+      Append(units_[first].c, units_[first].begin, units_[first].end);
+      return last;
+    }
+    for (size_t i = first; i < last;) {  // canonical order within each run of marks
+      size_t j = i + 1;
+      if (FoldProperties(units_[i].c).combining_class != 0) {
+        while (j < last && FoldProperties(units_[j].c).combining_class != 0) ++j;
+        std::stable_sort(units_.begin() + static_cast<ptrdiff_t>(i), units_.begin() + static_cast<ptrdiff_t>(j),
+                         [](const Unit& a, const Unit& b) {
+                           return FoldProperties(a.c).combining_class < FoldProperties(b.c).combining_class;
+                         });
+      }
+      i = j;
+    }
+    std::vector<utf8proc_int32_t> group;
+    size_t begin = units_[first].begin, end = units_[first].end;
+    for (size_t i = first; i < last; ++i) {
+      group.push_back(static_cast<utf8proc_int32_t>(units_[i].c));
+      begin = std::min(begin, units_[i].begin);
+      end = std::max(end, units_[i].end);
+    }
+    const auto n = utf8proc_normalize_utf32(group.data(), static_cast<utf8proc_ssize_t>(group.size()),
+                                            static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+    for (utf8proc_ssize_t i = 0; i < n; ++i) Append(static_cast<char32_t>(group[i]), begin, end);
+    return last;
+  }
+
+  void Append(char32_t c, size_t begin, size_t end) {
+    if (c == U' ' && folded_.text.ends_with(' ')) {
+      folded_.end_.back() = end;
+      return;
+    }
+    std::array<utf8proc_uint8_t, 4> bytes;
+    const auto n = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), bytes.data());
+    folded_.text.append(reinterpret_cast<const char*>(bytes.data()), static_cast<size_t>(n));
+    folded_.begin_.insert(folded_.begin_.end(), static_cast<size_t>(n), begin);
+    folded_.end_.insert(folded_.end_.end(), static_cast<size_t>(n), end);
+  }
+
+  std::string_view original_;
+  bool phrase_, html_;
+  std::vector<Unit> units_;
+  FoldedText folded_;
+};
+
+FoldedText FoldText(std::string_view original, Folding folding, bool html) {
+  return TextFolder(original, folding, html).Run();
+}
+
+bool IsLetter(char32_t c) {
+  if (c < 0x80) return (c >= U'a' && c <= U'z') || (c >= U'A' && c <= U'Z');
+  const auto category = FoldProperties(c).category;
+  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) ||
+         category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC;  // vowel signs are part of their word
+}
+
+bool IsWordCharacter(char32_t c) {
+  if (c < 0x80) return IsLetter(c) || (c >= U'0' && c <= U'9');
+  const auto category = FoldProperties(c).category;
+  return IsLetter(c) || (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO);
+}
+
+std::pair<char32_t, size_t> CharacterAt(std::string_view text, size_t at) {
+  if (static_cast<unsigned char>(text[at]) < 0x80) return {static_cast<unsigned char>(text[at]), 1};
+  const auto decoded = DecodeCharacter(text, at);
+  return decoded.second == 0 ? std::pair<char32_t, size_t>(kReplacement, 1) : decoded;
+}
+
+char32_t CharacterBefore(std::string_view text, size_t at) {
+  if (at == 0) return 0;
+  size_t begin = at - 1;
+  while (begin > 0 && at - begin < 4 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+  return CharacterAt(text, begin).first;
+}
+
+size_t CharacterCount(std::string_view valid_utf8) {
+  return static_cast<size_t>(
+      std::ranges::count_if(valid_utf8, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+}  // namespace surety::gateway

@@ -1,0 +1,40 @@
+#include <memory>
+#include <utility>
+
+#include <boost/json/serialize.hpp>
+
+#include "gateway/json_schema_check.h"
+#include "gateway/strict_json.h"
+#include "gateway/verifier_kinds.h"
+
+namespace surety::gateway {
+namespace {
+
+class SchemaVerifier : public SpecVerifier {
+ public:
+  SchemaVerifier(const VerifierSpec& spec, std::unique_ptr<JsonSchema> schema)
+      : SpecVerifier(spec, VerifierVersion(1, boost::json::serialize(spec.schema))), schema_(std::move(schema)) {}
+
+  Verdict Check(const AnswerText& answer, const Evidence&, int64_t) const override {
+    const auto value = ParseStrictJson(answer.text);
+    std::string wrong = value ? schema_->Violation(*value) : value.error().message();
+    if (wrong.empty()) return VerdictOf({});
+    return VerdictOf({{"against the schema: " + std::move(wrong), "text", 0, answer.text.size()}});
+  }
+
+ private:
+  std::unique_ptr<JsonSchema> schema_;
+};
+
+}  // namespace
+
+MadeVerifier MakeSchemaVerifier(const VerifierSpec& spec) {
+  if (!spec.schema.is_object() || spec.schema.get_object().empty()) {
+    return Error(SpecError(spec, "schema is missing: it would pass everything"));
+  }
+  auto schema = JsonSchema::Make(spec.schema);
+  if (!schema) return Error(SpecError(spec, schema.error().message()));
+  return std::make_unique<SchemaVerifier>(spec, *std::move(schema));
+}
+
+}  // namespace surety::gateway

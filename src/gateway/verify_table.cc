@@ -1,0 +1,184 @@
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <re2/re2.h>
+
+#include "gateway/answer_views.h"
+#include "gateway/citation_text.h"
+#include "gateway/code_table.h"
+#include "gateway/text_folding.h"
+#include "gateway/verifier_kinds.h"
+
+namespace surety::gateway {
+namespace {
+
+constexpr size_t kTitleBytes = 240;   // how much of the text beside a code is read for its title
+
+std::string TableFolded(std::string_view text) { return FoldText(text, Folding::kPhrase).text; }
+
+bool StartsWithWords(std::string_view text, std::string_view words) {
+  return text.starts_with(words) &&
+         (text.size() == words.size() || !IsWordCharacter(CharacterAt(text, words.size()).first));
+}
+
+bool EndsWithWords(std::string_view text, std::string_view words) {
+  return text.ends_with(words) &&
+         (text.size() == words.size() || !IsWordCharacter(CharacterBefore(text, text.size() - words.size())));
+}
+
+class TableVerifier : public SpecVerifier {
+ public:
+  TableVerifier(const VerifierSpec& spec, CodeTable table)
+      : SpecVerifier(spec, fmt::format("1:{}@{}:{}", table.name(), table.version(), table.digest().substr(0, 8))),
+        table_(std::move(table)), pattern_("(?i)(?:" + table_.pattern() + ")") {
+    for (const CodeEntry& entry : table_.entries()) {
+      codes_[TableFolded(entry.code)] = entry.code;
+      for (const std::string& title : entry.titles) titles_[TableFolded(title)].insert(entry.code);
+    }
+  }
+
+  Verdict Check(const AnswerText& answer, const Evidence& evidence, int64_t) const override {
+    std::vector<Finding> findings;
+    const std::set<std::string> known = CodesOfTools(evidence);
+    for (const AnswerView& view : ViewsOf(answer)) {
+      if (view.kind != AnswerView::Kind::kJoined) CheckView(view, evidence, known, findings);
+    }
+    return VerdictOf(std::move(findings));
+  }
+
+ private:
+  struct Mention {
+    std::string code;        // as the table writes it, else as it stands
+    size_t begin, end;
+  };
+
+  std::vector<Mention> MentionsIn(std::string_view text) const {
+    std::vector<Mention> mentions;
+    const re2::StringPiece whole(text.data(), text.size());
+    re2::StringPiece found;
+    for (size_t at = 0; at <= text.size() &&
+                        pattern_.Match(whole, at, text.size(), re2::RE2::UNANCHORED, &found, 1);) {
+      const auto begin = static_cast<size_t>(found.data() - text.data());
+      const size_t end = begin + found.size();
+      at = std::max(end, begin + 1);
+      const bool whole_word = (begin == 0 || !IsWordCharacter(CharacterBefore(text, begin))) &&
+                              (end == text.size() || !IsWordCharacter(CharacterAt(text, end).first));
+      if (!whole_word) continue;
+      const auto known = codes_.find(TableFolded(found.as_string()));
+      mentions.push_back({known == codes_.end() ? found.as_string() : known->second, begin, end});
+    }
+    return mentions;
+  }
+
+  void CollectCodes(const boost::json::value& value, std::set<std::string>& codes) const {
+    if (value.is_object()) {
+      for (const auto& member : value.get_object()) CollectCodes(member.value(), codes);
+    } else if (value.is_array()) {
+      for (const auto& item : value.get_array()) CollectCodes(item, codes);
+    } else if (value.is_string()) {
+      const std::string_view text = value.get_string();
+      const std::vector<Mention> mentions = MentionsIn(text);
+      if (mentions.size() == 1 && mentions[0].end - mentions[0].begin == text.size()) codes.insert(mentions[0].code);
+    }
+  }
+
+  std::set<std::string> CodesOfTools(const Evidence& evidence) const {
+    std::set<std::string> codes;
+    for (const ToolResult& result : evidence.tools) {
+      if (result.status.ok()) CollectCodes(result.value, codes);
+    }
+    return codes;
+  }
+
+  void CheckView(const AnswerView& view, const Evidence& evidence, const std::set<std::string>& of_tools,
+                 std::vector<Finding>& findings) const {
+    std::string plain = view.text;
+    for (const Citation& citation : FindCitations(view.text)) {  // names of passages are no codes
+      if (FindPassage(evidence, citation.key) == nullptr) continue;
+      std::fill_n(plain.begin() + static_cast<ptrdiff_t>(citation.offset) + 1, citation.key.size(), ',');
+    }
+    const FoldedText folded = FoldText(plain, Folding::kQuote);
+    for (const Mention& mention : MentionsIn(folded.text)) {
+      const std::string wrong = Wrong(folded.text, mention, evidence.as_of_ns, of_tools);
+      if (wrong.empty()) continue;
+      const auto [offset, length] = folded.OriginOf(mention.begin, mention.end);
+      Finding finding = view.Locate(wrong, offset, offset + length);
+      const bool known = std::ranges::any_of(findings, [&finding](const Finding& f) {
+        return f.where == finding.where && f.offset == finding.offset;
+      });
+      if (!known) findings.push_back(std::move(finding));
+    }
+  }
+
+  std::string Wrong(std::string_view text, const Mention& mention, int64_t as_of_ns,
+                    const std::set<std::string>& of_tools) const {
+    if (!table_.Knows(mention.code)) return "code " + mention.code + " is not in the table " + table_.name();
+    const CodeEntry* entry = table_.Find(mention.code, as_of_ns);
+    if (entry == nullptr) return "code " + mention.code + " is not in force";
+    if (!of_tools.empty() && !of_tools.contains(mention.code)) {
+      return "code " + mention.code + " is not the one that the tools gave (" + *of_tools.begin() +
+             (of_tools.size() > 1 ? ", ..." : "") + ")";
+    }
+    std::set<std::string> own;
+    for (const std::string& title : entry->titles) own.insert(TableFolded(title));
+    if (TitleAfterIsWrong(text.substr(mention.end, kTitleBytes), own) ||
+        TitleBeforeIsWrong(text.substr(0, mention.begin), own)) {
+      return "code " + mention.code + " with another meaning than the table's ('" + entry->titles[0] + "')";
+    }
+    return "";
+  }
+
+  // "R01 (...)", "R01: ...", "R01 means ..." state a title; after a comma or "is" only a title of the table is one.
+  bool TitleAfterIsWrong(std::string_view after, const std::set<std::string>& own) const {
+    static const re2::RE2 separator(
+        R"(\s?["')\]]?\s?(?:(\(|:|=|\||- |means|stands for|indicates that|indicates)|,|is|was|code)?\s?)"
+        R"((?:that )?(?:the |an |a )?["']?)");
+    const std::string folded = TableFolded(after);
+    re2::StringPiece rest(folded);
+    std::string stated;
+    if (!re2::RE2::Consume(&rest, separator, &stated)) return false;
+    const std::string_view title(rest.data(), rest.size());
+    if (std::ranges::any_of(own, [title](const std::string& t) { return StartsWithWords(title, t); })) return false;
+    const bool of_another =
+        std::ranges::any_of(titles_, [title](const auto& t) { return StartsWithWords(title, t.first); });
+    if (of_another || stated.empty()) return of_another;
+    re2::StringPiece next(title.data(), title.size());
+    return !title.empty() && !re2::RE2::Consume(&next, pattern_);  // "R01 - R04": another code
+  }
+
+  // "insufficient funds (R01)"
+  bool TitleBeforeIsWrong(std::string_view before, const std::set<std::string>& own) const {
+    static const re2::RE2 separator(R"(^(.*?)["']?\s?[(\[]\s?(?:(?:ach )?(?:return )?(?:reason )?code:? )?$)");
+    const size_t from = before.size() > kTitleBytes ? before.size() - kTitleBytes : 0;
+    const std::string folded = TableFolded(before.substr(from));
+    std::string left;
+    if (!re2::RE2::FullMatch(folded, separator, &left)) return false;
+    const std::string* longest = nullptr;
+    for (const auto& [title, codes] : titles_) {
+      if (EndsWithWords(left, title) && (longest == nullptr || title.size() > longest->size())) longest = &title;
+    }
+    return longest != nullptr && !own.contains(*longest);
+  }
+
+  CodeTable table_;
+  re2::RE2 pattern_;
+  std::map<std::string, std::string> codes_;             // folded -> as written
+  std::map<std::string, std::set<std::string>> titles_;  // folded -> codes, at any time
+};
+
+}  // namespace
+
+MadeVerifier MakeTableVerifier(const VerifierSpec& spec, const std::string& directory) {
+  if (spec.table.empty()) return Error(SpecError(spec, "table is missing"));
+  const std::filesystem::path path = std::filesystem::path(directory) / spec.table;
+  auto table = CodeTable::Read(path.string());
+  if (!table) return Error(table.error().WithContext("verifier '" + spec.name + "'"));
+  return std::make_unique<TableVerifier>(spec, *std::move(table));
+}
+
+}  // namespace surety::gateway
