@@ -33,11 +33,10 @@ TEST(CanonicalJsonTest, NumbersOfRfc8785AppendixB) {
 }
 
 TEST(CanonicalJsonTest, TheExampleOfRfc8785) {
-  json::value value = json::parse(R"({
-    "numbers": [0, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],
-    "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/",
-    "literals": [null, true, false]})");
-  value.at("numbers").as_array()[0] = 333333333.33333329;  // the parser may be off by one unit in the last place
+  // Its numbers are C++'s here: what a reader of JSON makes of them is not this function's business.
+  json::value value = json::parse(R"({"string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/",
+                                      "literals": [null, true, false]})");
+  value.as_object()["numbers"] = {333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001};
   EXPECT_EQ(CanonicalJson(value),
             "{\"literals\":[null,true,false],\"numbers\":[333333333.3333333,1e+30,4.5,0.002,1e-27],"
             "\"string\":\"\xe2\x82\xac$\\u000f\\nA'B\\\"\\\\\\\\\\\"/\"}");

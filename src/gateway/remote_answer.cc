@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "gateway/remote_error.h"
+#include "gateway/strict_json.h"
 
 namespace surety::gateway {
 namespace {
@@ -22,12 +23,9 @@ Status NoAnswer(std::string_view what) {
 }
 
 Result<json::value> ParseAnswer(std::string_view text) {
-  json::parse_options options;
-  options.max_depth = 64;
-  boost::system::error_code ec;
-  json::value value = json::parse(json::string_view(text.data(), text.size()), ec, {}, options);
-  if (ec) return Error(NoAnswer("it is no JSON: " + ec.message()));
-  if (!value.is_object()) return Error(NoAnswer("it is no JSON object"));
+  Result<json::value> value = ParseStrictJson(text);
+  if (!value) return Error(NoAnswer(value.error().message()));
+  if (!value->is_object()) return Error(NoAnswer("it is no JSON object"));
   return value;
 }
 

@@ -283,6 +283,26 @@ TEST(RemoteBackendTest, BrokenAnswersEndInOneErrorForEachChoice) {
   }
 }
 
+// What a choice got is not whole when the stream turns out to be none, or when pieces were dropped after a Cancel.
+TEST(RemoteBackendTest, AnEndThatCameWithABrokenOrCancelledStreamDoesNotCount) {
+  RemoteRig rig;
+  rig.Reply(SseReply(Delta("a", 0) + FinishChunk("stop", 0) + "data: {oops\n\n"));
+  rig.Make();
+  EXPECT_EQ(rig.Run(ChatOf("x", 2))->last(0).finish, api::FinishReason::kError);
+  rig.Reply(SseReply(R"(data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"},)"
+                     R"({"index":1,"delta":{"content":"b"},"finish_reason":"stop"}]})" "\n\n" + std::string(kDone)));
+  auto recorder = std::make_shared<EventRecorder>(2);
+  const auto sink = EventRecorder::SinkOf(recorder);
+  ASSERT_TRUE(rig.backend->Submit(ChatOf("x", 2), [&](api::Event event) {
+    if (!event.text.empty()) rig.backend->Cancel(event.request);
+    sink(std::move(event));
+  }).has_value());
+  ASSERT_TRUE(recorder->Wait());
+  EXPECT_EQ(recorder->text(0), "a");
+  EXPECT_EQ(recorder->text(1), "");
+  EXPECT_EQ(recorder->last(1).finish, api::FinishReason::kCancelled);
+}
+
 TEST(RemoteBackendTest, AMissingDoneOrAnOpenConnectionDoesNotHoldAWholeAnswerUp) {
   RemoteRig rig;
   std::atomic<int> with_usage{0};
@@ -387,11 +407,11 @@ TEST(RemoteBackendTest, LimitsOfTime) {
   };
   rig.close_after = true;
   rig.Make([](RemoteOptions& options) {
-    options.timeout_ns = 300'000'000;
-    options.idle_timeout_ns = 150'000'000;
+    options.timeout_ns = 900'000'000;
+    options.idle_timeout_ns = 500'000'000;
   });
   api::GenerationRequest request = ChatOf("x");
-  request.timeout_ms = 80;
+  request.timeout_ms = 300;
   api::Event last = rig.Run(request)->last();
   EXPECT_EQ(last.finish, api::FinishReason::kTimeout) << "its own limit; what came is its answer";
   EXPECT_GT(last.usage.output_tokens, 0);

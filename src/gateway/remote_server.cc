@@ -6,6 +6,7 @@
 
 #include "gateway/remote_answer.h"
 #include "gateway/remote_error.h"
+#include "gateway/strict_json.h"
 
 namespace surety::gateway {
 namespace {
@@ -36,12 +37,9 @@ int SideInt(const json::object& object, std::string_view name) {
 }
 
 Result<json::object> ObjectOf(const std::string& text) {
-  json::parse_options options;
-  options.max_depth = 64;
-  boost::system::error_code ec;
-  json::value value = json::parse(text, ec, {}, options);
-  if (ec || !value.is_object()) return Error(InternalError("the answer is no JSON object"));
-  return std::move(value.get_object());
+  Result<json::value> value = ParseStrictJson(text);
+  if (!value || !value->is_object()) return Error(InternalError("the answer is no JSON object"));
+  return std::move(value->get_object());
 }
 
 RemoteKind KindOfOwner(std::string_view owner) {

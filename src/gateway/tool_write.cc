@@ -7,6 +7,7 @@
 #include <boost/json.hpp>
 
 #include "base/hash.h"
+#include "gateway/strict_json.h"
 #include "gateway/tool_time.h"
 
 namespace surety::gateway {
@@ -67,7 +68,8 @@ json::object OutcomeBody(const ToolWriteRequest& request, const std::string& key
   if (effect != ToolEffect::kDone || !result.status.ok()) return body;
   body["digest"] = result.digest;
   body["observed_at_ns"] = result.observed_at_ns;
-  if (CanonicalJson(result.value).size() <= kMaxRecordedBytes) body["value"] = result.value;
+  std::string text = CanonicalJson(result.value);  // as a text: its numbers keep their digits through every reader
+  if (text.size() <= kMaxRecordedBytes) body["value"] = std::move(text);
   return body;
 }
 
@@ -77,8 +79,10 @@ ToolResult Recorded(const std::string& tool, const json::object& body) {
   result.tool = tool;
   const StatusCode code = CodeNamed(RowText(body, "code"));
   if (code != StatusCode::kOk) result.status = Status(code, std::string(RowText(body, "message")));
-  if (const json::value* value = body.if_contains("value")) result.value = *value;
-  else if (code == StatusCode::kOk) result.value = json::object();
+  if (code == StatusCode::kOk) {
+    Result<json::value> value = ParseStrictJson(RowText(body, "value"));
+    result.value = value ? *std::move(value) : json::value(json::object());  // it was too long to be recorded
+  }
   result.digest = RowText(body, "digest");
   const auto whole = [&](std::string_view name) {
     const json::value* value = body.if_contains(name);

@@ -2,8 +2,9 @@
 //
 // The rows of a write, all with the idempotency key as "id": "tool_intent" before the call; "tool_outcome" after it,
 // with "state" done, refused (the other side says that it did nothing), not_sent (it never left; only then may the
-// same write be tried again) or unknown. An intent whose outcome is missing is unknown too. The newest outcome counts,
+// same write be tried again) or unknown. An intent without an outcome is unknown too. The newest outcome counts,
 // so an operator who has found out what happened settles an unknown write by a further row of state done or refused.
+// A result of up to 64 KiB is in the outcome row ("value", a JSON text), a longer one only as its digest.
 //
 // Threads: any; two writes of one key wait for each other. Errors: kPermissionDenied without approval,
 // kInvalidArgument, kUnavailable with "reconcile" for an unknown outcome.

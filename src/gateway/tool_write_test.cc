@@ -171,7 +171,7 @@ TEST_F(ToolWriteTest, LateAndFailingProgramsAreUnknownAndNeverCalledAgain) {
     // An operator has found out what happened.
     const json::value id = audit.rows()[0].body.at("id");
     ASSERT_TRUE(audit.Append("tool_outcome", {{"id", id}, {"state", "done"}, {"code", "OK"},
-                                              {"value", {{"paid", true}}}}).has_value());
+                                              {"value", R"({"paid":true})"}}).has_value());
     EXPECT_EQ(WriteOnce(*runner, audit).value.at("paid"), true);
     EXPECT_EQ(n_effects(), 1) << rest;
   }

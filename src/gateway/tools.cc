@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/nearest_name.h"
 #include "gateway/call_pool.h"
+#include "gateway/strict_json.h"
 #include "gateway/tool_call.h"
 #include "gateway/tool_time.h"
 #include "gateway/tool_write.h"
@@ -201,11 +202,9 @@ std::string ToolDigest(const json::value& value) {
 }
 
 Result<json::value> ParseToolObject(std::string_view text) {
-  json::parse_options options;
-  options.max_depth = 32;
-  boost::system::error_code ec;
-  json::value value = json::parse(json::string_view(text.data(), text.size()), ec, {}, options);
-  if (ec || !value.is_object()) return Error(InvalidArgumentError("its result is no JSON object"));
+  Result<json::value> value = ParseStrictJson(text, 32);
+  if (!value) return Error(value.error().WithContext("its result is no JSON object"));
+  if (!value->is_object()) return Error(InvalidArgumentError("its result is no JSON object"));
   return value;
 }
 

@@ -155,7 +155,7 @@ TEST_F(ToolsTest, WhatIsNoObjectIsNoResult) {
   std::string status = "200 OK";
   ScriptedServer server(ScriptedServer::Answering([&](const ScriptedRequest&) { return HttpOk(body, {}, status); }));
   Make({{"t", Http(server.Url())}});
-  for (const char* bad : {"", "[]", "1", "null", "{", "{}{}", "text"}) {
+  for (const char* bad : {"", "[]", "1", "null", "{", "{}{}", "text", R"({"a":1,"a":2})"}) {
     body = bad;
     EXPECT_EQ(One("t").status.code(), StatusCode::kInvalidArgument) << bad;
   }
