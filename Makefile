@@ -14,13 +14,16 @@ TSAN_TESTS := base_test observe_test train_test engine_test http_test
 
 export PROMPT
 .DEFAULT_GOAL := help
-.PHONY: help run build test soak sanitize tsan fuzz bench check packages clean $(BUILD)-all
+.PHONY: help run chat build test soak sanitize tsan fuzz bench check packages clean $(BUILD)-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@echo '  make run MODEL=smollm2-135m-instruct PROMPT="Why is the sky blue?"'
+	@echo '  make chat MODEL=smollm2-135m-instruct PROMPT="Why is the sky blue?"'
 
-run: packages ## install what is missing, build, fetch the model, answer a first question, chat
+run: packages ## install what is missing, build, fetch the model, serve it under a policy, answer three questions
+	@tools/governed_demo "$(MODEL)"
+
+chat: packages ## the same without a server: answer a first question, then chat
 	@tools/quickstart "$(MODEL)"
 
 packages:

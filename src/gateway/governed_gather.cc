@@ -155,6 +155,17 @@ Status GovernedTask::Retrieve(const RouteSpec& route) {
   return OkStatus();
 }
 
+// What the tools list, and nothing else.
+ToolArguments GovernedTask::ArgumentsFor(const std::vector<std::string>& tools) const {
+  ToolArguments all = Arguments(), listed;
+  for (const std::string& tool : tools) {
+    for (const std::string& name : policy().tools.at(tool).arguments) {
+      if (const auto found = all.find(name); found != all.end()) listed.insert(*found);
+    }
+  }
+  return listed;
+}
+
 ToolArguments GovernedTask::Arguments() const {
   ToolArguments arguments;
   for (const auto& [name, value] : evidence_->facts) arguments[name] = value;
@@ -201,10 +212,10 @@ bool GovernedTask::Gather(const RouteSpec& route) {
   const int64_t deadline = Now() + std::max<int64_t>(Left(), 0);
   if (!reads.empty() && !route.retrieve.empty()) {
     tools = std::async(std::launch::async, [this, reads, deadline] {
-      return setup_.runtime->tools->Gather(reads, Arguments(), deadline);
+      return setup_.runtime->tools->Gather(reads, ArgumentsFor(reads), deadline);
     });
   } else if (!reads.empty()) {
-    evidence_->tools = setup_.runtime->tools->Gather(reads, Arguments(), deadline);
+    evidence_->tools = setup_.runtime->tools->Gather(reads, ArgumentsFor(reads), deadline);
   }
   const Status retrieved = route.retrieve.empty() ? OkStatus() : Retrieve(route);
   if (tools.valid()) evidence_->tools = tools.get();

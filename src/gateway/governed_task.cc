@@ -88,7 +88,7 @@ Status GovernedTask::ReadIdentity() {
   std::vector<ToolResult> results;
   if (!asked.empty()) {
     const auto deadline = Now() + policy().routes.back().deadline_ns;
-    results = setup_.runtime->tools->Gather(asked, Arguments(), deadline);
+    results = setup_.runtime->tools->Gather(asked, ArgumentsFor(asked), deadline);
   }
   SURETY_ASSIGN_OR_RETURN(circumstances_, ReadCircumstances(policy(), caller, as_of_ns_, &signals_, &results));
   return OkStatus();

@@ -98,6 +98,7 @@ class GovernedTask : public std::enable_shared_from_this<GovernedTask> {
   bool Gather(const RouteSpec& route);    // false: it has ended, or gone on elsewhere
   Status Retrieve(const RouteSpec& route);
   ToolArguments Arguments() const;
+  ToolArguments ArgumentsFor(const std::vector<std::string>& tools) const;
   bool CheckTools(const RouteSpec& route);
 
   // governed_generate.cc

@@ -28,7 +28,7 @@ class ReviewStorePostgresTest : public testing::Test {
   }
   static void TearDownTestSuite() { server_.reset(); }
   void SetUp() override {
-    const bool needed = std::getenv("SURETY_NEED_POSTGRES") != nullptr;  // .ci/run
+    const bool needed = std::getenv("SURETY_NEED_POSTGRES") != nullptr;
     if (why_.code() == StatusCode::kNotFound && !needed) GTEST_SKIP() << why_.message();
     ASSERT_NE(server_, nullptr) << why_.ToString();
   }

@@ -93,7 +93,11 @@ class GovernanceTest(EndToEnd):
         self.assertEqual(self.header(headers, "x-surety-draft"), "true")
         text = "".join(e["choices"][0]["delta"].get("content") or "" for e in events
                        if e != "[DONE]" and e.get("choices"))
-        self.assertRegex(text, r"\[overdraft:\S+@2026-01 \"")
+        cited = re.findall(r'\[(\w+):\w+@2026-01 "([^"]+)"\]', text)
+        self.assertTrue(cited, text)
+        for document, quote in cited:  # word for word, whatever the model wanted to say
+            with open(os.path.join(self.policy, "documents", document + ".md"), encoding="utf-8") as f:
+                self.assertIn(quote, " ".join(f.read().split()))
         passed = events[-1] == "[DONE]"
         self.assertTrue(passed or events[-1]["error"]["code"] == "content_filter", events[-1])
 
