@@ -313,7 +313,7 @@ Result<json::object> Governance::Replay(const std::string& decision) {
 }
 
 Result<api::ForgetReceipt> Governance::ForgetKv(const std::string& tenant, const std::string& subject) {
-  const auto known = scopes_->Take(tenant, subject);
+  const auto known = scopes_->Take(tenant, subject, options_.clock->NowNanos());
   if (!known) {
     api::Scope scope;
     scope.tenant = tenant;
@@ -330,8 +330,9 @@ Result<api::ForgetReceipt> Governance::ForgetKv(const std::string& tenant, const
 }
 
 Result<json::object> Governance::ForgetSubject(const std::string& tenant, const std::string& subject) {
-  const CacheForgetReceipt cached = cache_->ForgetSubject(tenant, subject);
+  // First: from here on nothing of it is kept.
   SURETY_ASSIGN_OR_RETURN(const api::ForgetReceipt kv, ForgetKv(tenant, subject));
+  const CacheForgetReceipt cached = cache_->ForgetSubject(tenant, subject);
   SURETY_ASSIGN_OR_RETURN(const int64_t tickets, review_store_->Forget(tenant, subject));
   SURETY_ASSIGN_OR_RETURN(const int keys, vault_->Erase(tenant, subject));
   json::object receipt{{"id", "era_" + NewDecisionId(options_.clock->WallNanos()).substr(4)},

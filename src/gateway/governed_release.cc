@@ -255,6 +255,9 @@ void GovernedTask::StoreInCache() {
   if (!basis_ || !partition_ || released_.text.empty() || !released_.calls.empty()) return;
   const bool complete = generation_ != nullptr && generation_->last.finish == api::FinishReason::kStop;
   if (!complete) return;
+  // The store changed under the search, or the subject was erased meanwhile.
+  if (!route_->retrieve.empty() && basis_->retrieval_snapshot != evidence_->retrieval_snapshot) return;
+  if (services_.scopes != nullptr && services_.scopes->ErasedSince(record_.tenant, record_.subject, start_ns_)) return;
   CachedAnswer entry;
   entry.answer = released_;
   entry.decision = setup_.decision;
@@ -263,6 +266,12 @@ void GovernedTask::StoreInCache() {
     entry.documents.push_back(passage.document + "@" + passage.version);
   }
   entry.validity = evidence_->validity;
+  for (const std::string& verifier : route_->verify) {  // a code's meaning may change before a document does
+    const auto table = setup_.runtime->tables.find(verifier);
+    if (table != setup_.runtime->tables.end()) {
+      entry.validity = entry.validity.Intersect(table->second.ValidityAt(as_of_ns_));
+    }
+  }
   entry.tenant = record_.tenant;
   entry.subject = record_.subject;
   entry.cost = record_.cost.total();

@@ -28,6 +28,12 @@ Result<std::shared_ptr<const PolicyRuntime>> MakeRuntime(std::shared_ptr<const P
   }
   SURETY_ASSIGN_OR_RETURN(runtime->signals, SignalReader::Make(*policy, directory, parts.embed));
   SURETY_ASSIGN_OR_RETURN(runtime->verifiers, VerifierSet::Make(*policy, directory, clock));
+  for (const auto& [name, spec] : policy->verifiers) {
+    if (spec.kind != VerifierSpec::Kind::kTable) continue;
+    auto table = CodeTable::Read((std::filesystem::path(directory) / spec.table).string());
+    if (!table) return Error(table.error().WithContext("verifier '" + name + "'"));
+    runtime->tables.emplace(name, *std::move(table));
+  }
   SURETY_ASSIGN_OR_RETURN(runtime->tools, ToolRunner::Make(*policy, directory, clock));
   for (const auto& [name, spec] : policy->retrievers) {
     if (spec.by != RetrieverSpec::By::kText && !parts.embed) {

@@ -11,6 +11,7 @@
 
 #include "api/backend.h"
 #include "base/clock.h"
+#include "gateway/code_table.h"
 #include "gateway/document_store.h"
 #include "gateway/policy.h"
 #include "gateway/signals.h"
@@ -25,6 +26,7 @@ struct PolicyRuntime {
   std::unique_ptr<VerifierSet> verifiers;
   std::unique_ptr<ToolRunner> tools;
   std::map<std::string, std::unique_ptr<DocumentStore>> stores;        // by retriever
+  std::map<std::string, CodeTable> tables;                             // by the verifier that checks against it
   std::map<std::string, std::shared_ptr<api::Backend>> models;         // by the policy's name
   EmbedTexts embed;                                                    // empty: nothing embeds
 

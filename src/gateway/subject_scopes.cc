@@ -16,8 +16,10 @@ void SubjectScopes::Note(const std::string& tenant, const std::string& subject, 
   ++n_scopes_;
 }
 
-std::optional<std::vector<api::Scope>> SubjectScopes::Take(const std::string& tenant, const std::string& subject) {
+std::optional<std::vector<api::Scope>> SubjectScopes::Take(const std::string& tenant, const std::string& subject,
+                                                           int64_t now_ns) {
   const std::lock_guard lock(mutex_);
+  erased_ns_[{tenant, subject}] = now_ns;
   std::vector<api::Scope> out;
   if (const auto found = scopes_.find({tenant, subject}); found != scopes_.end()) {
     out = std::move(found->second);
@@ -26,6 +28,12 @@ std::optional<std::vector<api::Scope>> SubjectScopes::Take(const std::string& te
   }
   if (!complete_) return std::nullopt;
   return out;
+}
+
+bool SubjectScopes::ErasedSince(const std::string& tenant, const std::string& subject, int64_t start_ns) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = erased_ns_.find({tenant, subject});
+  return found != erased_ns_.end() && found->second >= start_ns;
 }
 
 }  // namespace surety::gateway

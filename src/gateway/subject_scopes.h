@@ -5,6 +5,7 @@
 // Threads: any.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -23,16 +24,20 @@ class SubjectScopes {
   SubjectScopes(size_t max_scopes, bool complete) : max_scopes_(max_scopes), complete_(complete) {}
 
   void Note(const std::string& tenant, const std::string& subject, const api::Scope& scope);
-  // All scopes of the subject, which is then unknown; nullopt: they are not all known.
-  std::optional<std::vector<api::Scope>> Take(const std::string& tenant, const std::string& subject);
+  // All scopes of the subject, which is then unknown; nullopt: they are not all known. `now_ns`: monotonic; the subject
+  // counts as erased at that time.
+  std::optional<std::vector<api::Scope>> Take(const std::string& tenant, const std::string& subject, int64_t now_ns);
+  // Whether the subject was erased at `start_ns` or later: then what began before must not be kept.
+  bool ErasedSince(const std::string& tenant, const std::string& subject, int64_t start_ns) const;
 
  private:
   using Key = std::pair<std::string, std::string>;
   const size_t max_scopes_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   bool complete_;
   size_t n_scopes_ = 0;
   std::map<Key, std::vector<api::Scope>> scopes_;
+  std::map<Key, int64_t> erased_ns_;
 };
 
 }  // namespace surety::gateway

@@ -16,6 +16,10 @@ Parsed<boost::json::object> FromGovernance(Result<boost::json::object> result, c
       error.status = 409;
       error.code = "conflict";
     }
+    if (result.error().code() == StatusCode::kUnimplemented) {  // the path takes another method
+      error.status = 405;
+      error.code = "method_not_allowed";
+    }
     return std::unexpected(std::move(error));
   }
   return *std::move(result);
