@@ -26,6 +26,7 @@ struct Decision {
   std::string review_ticket;
   double cost = 0;              // in the policy's currency; known with the last event
   int attempts = 0;             // generations begun for it
+  double retry_after_s = 0;     // over a budget: when there is room again; 0: not known, or waiting does not help
 };
 
 }  // namespace surety::api

@@ -152,6 +152,7 @@ bool GovernedTask::ReserveQuota(const RouteSpec& route) {
     RunRoute(*other);
     return false;
   }
+  record_.decision.retry_after_s = reserved.error().retry_after_s;
   Refuse(api::FinishReason::kError, reserved.error().status, api::Outcome::kRefused);
   return false;
 }

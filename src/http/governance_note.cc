@@ -48,6 +48,7 @@ std::string GovernanceMember(const std::shared_ptr<const api::Decision>& decisio
 void AddGovernance(const std::shared_ptr<const api::Decision>& decision, ApiError& error) {
   if (decision == nullptr) return;
   error.more["governance"] = GovernanceObject(*decision);
+  if (decision->retry_after_s > 0) error.retry_after_s = decision->retry_after_s;
   if (decision->outcome == api::Outcome::kReview) {
     error.status = 409;
     error.type = "review_pending";

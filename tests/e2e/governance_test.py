@@ -198,6 +198,17 @@ class GovernanceTest(EndToEnd):
         self.assertEqual(self.header(self.ask(server, "What are your opening hours?")[2],
                                      "x-surety-policy-version"), "2026.11.2")
 
+    def test_over_a_budget_it_says_when_to_come_back(self):
+        self.edit("policy.yaml", lambda text: text.replace("rpm_limit: 30,", "rpm_limit: 2,"))
+        server = self.server()
+        for _ in range(2):
+            self.assertEqual(self.ask(server, "What are your opening hours?")[0], 200)
+        status, answer, headers = self.ask(server, "What are your opening hours?")
+        self.assertEqual((status, answer["error"]["code"]), (429, "rate_limit_exceeded"))
+        self.assertLessEqual(int(self.header(headers, "retry-after")), 60)
+        self.assertGreater(int(self.header(headers, "retry-after")), 30)
+        self.assertEqual(self.ask(server, "What are your opening hours?", self.bert)[0], 200)  # another subject
+
     def test_no_answer_without_a_row_whenever_it_is_killed(self):
         answered, lock = set(), threading.Lock()
 
