@@ -14,6 +14,7 @@
 #include "cli/json_out.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/review_client.h"
 #include "gateway/audit_reader.h"
 #include "gateway/audit_row.h"
 
@@ -37,20 +38,25 @@ class AuditVerifyCommand final : public Command {
   std::string summary() const override { return "check an audit log's chain from its first row to its last"; }
   std::string examples() const override {
     return "  surety audit verify state/audit.log\n"
+           "  surety audit verify state\n"
            "  surety audit verify state/audit.log --expect 5d2f60...\n"
            "Note the last hash that it prints somewhere else. A log whose end was cut off between two rows, or that\n"
            "was written anew, is whole in itself: only --expect with a hash that was noted before tells.";
   }
   void Declare(Flags& flags) override {
-    flags.Positional("path", path_, true, "the log");
+    flags.Positional("path", path_, true, "the log's newest file, or the folder with its segments");
     flags.Add("--expect", expect_, "a hash that was noted before; the chain must pass through it");
+    flags.Add("--expect-first", expect_first_,
+              "the last hash of what was archived: the oldest row here must follow it (64 zeros: nothing was)");
     flags.Add("--json", json_, "one JSON object");
   }
   int Run() override {
-    std::ranges::transform(expect_, expect_.begin(), [](unsigned char c) { return std::tolower(c); });
-    const bool is_hash = expect_.size() == 64 && expect_.find_first_not_of("0123456789abcdef") == std::string::npos;
-    if (!expect_.empty() && !is_hash) {
-      return ReportUsage(InvalidArgumentError("--expect: a hash has 64 hexadecimal digits"));
+    for (auto& [flag, hash] : {std::pair("--expect", &expect_), std::pair("--expect-first", &expect_first_)}) {
+      std::ranges::transform(*hash, hash->begin(), [](unsigned char c) { return std::tolower(c); });
+      const bool is_hash = hash->size() == 64 && hash->find_first_not_of("0123456789abcdef") == std::string::npos;
+      if (!hash->empty() && !is_hash) {
+        return ReportUsage(InvalidArgumentError(fmt::format("{}: a hash has 64 hexadecimal digits", flag)));
+      }
     }
     auto verified = Verify();
     if (!verified && verified.error().code() != StatusCode::kDataLoss) return ReportFailure(verified.error());
@@ -63,7 +69,8 @@ class AuditVerifyCommand final : public Command {
  private:
   Result<gateway::AuditVerification> Verify() const {
     ProgressLine progress("checking", ProgressUnit::kBytes);
-    return gateway::VerifyAuditChain(path_, {.expect = expect_, .progress = [&](int64_t done, int64_t total) {
+    return gateway::VerifyAuditChain(path_, {.expect = expect_, .expect_first = expect_first_,
+                                             .progress = [&](int64_t done, int64_t total) {
                                                progress.Update(done, total);
                                                return !Interrupted();
                                              }});
@@ -78,16 +85,33 @@ class AuditVerifyCommand final : public Command {
     out["rows"] = verified->report.n_rows;
     out["last_hash"] = verified->report.last_hash;
     out["torn_tail"] = verified->report.torn_tail;
+    out["segments"] = verified->report.n_segments;
+    out["first_seq"] = verified->report.first_seq;
+    out["first_prev"] = verified->report.first_prev;
+    out["newest_missing"] = verified->report.newest_missing;
     if (!expect_.empty()) out["expected_in_row"] = verified->anchor_seq;
     return out;
   }
 
   void PrintReport(const gateway::AuditVerification& verified) const {
     const gateway::AuditReport& report = verified.report;
-    Print("{}: {} rows, each follows the one before\nlast hash {}\n", path_, report.n_rows, report.last_hash);
+    Print("{}: {} rows in {} file{}, each follows the one before\nlast hash {}\n", path_, report.n_rows,
+          report.n_segments, report.n_segments == 1 ? "" : "s", report.last_hash);
     if (!expect_.empty() && verified.anchor_seq >= 0) {
       Print("the expected hash is that of row {}; {} rows came after it\n", verified.anchor_seq,
-            report.n_rows - verified.anchor_seq - 1);
+            report.first_seq + report.n_rows - verified.anchor_seq - 1);
+    }
+    if (report.first_seq > 0) {
+      Print("it begins with row {}, after the hash {}\n", report.first_seq, report.first_prev);
+      if (expect_first_.empty()) {
+        ReportWarning(fmt::format("rows 0 to {} are not here, and nothing here shows what they were, or that they were "
+                                  "archived and not lost: check them where they are, and give the last hash found "
+                                  "there with --expect-first", report.first_seq - 1));
+      }
+    }
+    if (report.newest_missing) {
+      ReportWarning(fmt::format("the newest file is not here: what came after row {} is not shown",
+                                report.first_seq + report.n_rows - 1));
     }
     if (report.torn_tail) {
       ReportWarning("the last line is incomplete: a row is being written, or a crash or a cut came inside one. It "
@@ -95,7 +119,7 @@ class AuditVerifyCommand final : public Command {
     }
   }
 
-  std::string path_, expect_;
+  std::string path_, expect_, expect_first_;
   bool json_ = false;
 };
 
@@ -109,7 +133,7 @@ class AuditShowCommand final : public Command {
            "  surety audit show state/audit.log --last 1000 --json";
   }
   void Declare(Flags& flags) override {
-    flags.Positional("path", path_, true, "the log");
+    flags.Positional("path", path_, true, "the log's newest file, or the folder with its segments");
     flags.Add("--id", id_, "the rows of this decision alone, in full");
     flags.Add("--last", last_, "how many rows at most, the newest");
     flags.Add("--json", json_, "one JSON object");
@@ -183,8 +207,8 @@ class AuditShowCommand final : public Command {
     }
     // What callers wrote may stand in a row: nothing of it steers the terminal.
     std::ranges::replace_if(line, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
-    PrintText(line + "\n");
-    if (!id_.empty()) PrintText(PrettyJson(row.body));
+    PrintText(VisibleText(line) + "\n");
+    if (!id_.empty()) PrintText(VisibleText(PrettyJson(row.body)));
   }
 
   std::string path_, id_;

@@ -24,6 +24,23 @@ int AuditIo::SyncDirectory(const std::string& directory) {
 
 int AuditIo::Cut(int fd, int64_t size_bytes) { return ::ftruncate(fd, size_bytes) == 0 ? 0 : -errno; }
 
+int AuditIo::Create(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
+  return fd >= 0 ? fd : -errno;
+}
+
+int AuditIo::Link(const std::string& from, const std::string& to) {
+  return ::link(from.c_str(), to.c_str()) == 0 ? 0 : -errno;
+}
+
+int AuditIo::Rename(const std::string& from, const std::string& to) {
+  return ::rename(from.c_str(), to.c_str()) == 0 ? 0 : -errno;
+}
+
+int AuditIo::Remove(const std::string& path) {
+  return ::unlink(path.c_str()) == 0 || errno == ENOENT ? 0 : -errno;
+}
+
 AuditIo& AuditIo::Real() {
   static AuditIo real;
   return real;

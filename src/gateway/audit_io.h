@@ -23,6 +23,10 @@ class AuditIo {
   virtual int Sync(int fd);                                // contents and length
   virtual int SyncDirectory(const std::string& directory);
   virtual int Cut(int fd, int64_t size_bytes);
+  virtual int Create(const std::string& path);             // a descriptor for appending; the file must not exist
+  virtual int Link(const std::string& from, const std::string& to);
+  virtual int Rename(const std::string& from, const std::string& to);
+  virtual int Remove(const std::string& path);             // no file there is no error
 
   static AuditIo& Real();
 };

@@ -24,6 +24,7 @@
 #include "gateway/audit_io.h"
 #include "gateway/audit_reader.h"
 #include "gateway/audit_row.h"
+#include "gateway/audit_segments.h"
 
 namespace surety::gateway {
 namespace {
@@ -49,6 +50,15 @@ struct WaitingRow {
   int64_t offset = 0;
 };
 
+// A descriptor that is closed with its last user.
+struct AuditFile {
+  explicit AuditFile(int descriptor) : fd(descriptor) {}
+  ~AuditFile() { ::close(fd); }
+  AuditFile(const AuditFile&) = delete;
+  AuditFile& operator=(const AuditFile&) = delete;
+  const int fd;
+};
+
 class FileAuditLog final : public AuditLog {
  public:
   FileAuditLog(Options options, const Clock& clock, AuditIo& io)
@@ -69,7 +79,6 @@ class FileAuditLog final : public AuditLog {
       settled_ready_.notify_all();
       caller_.join();
     }
-    if (fd_ >= 0) ::close(fd_);  // and with it the lock
   }
 
   Status Start() {
@@ -126,18 +135,29 @@ class FileAuditLog final : public AuditLog {
   }
 
  private:
+  // What is there at one moment, for readers beside the writer.
+  struct Files {
+    std::vector<AuditSegment> segments;    // the newest is the last
+    std::shared_ptr<const AuditFile> newest;
+  };
   Status OpenFile();
+  Status FinishRotation();
   Status ReadWhatIsThere();
   Status CutTail(const AuditReader& reader);
   Result<WaitingRow> MakeRow(std::string_view kind, boost::json::object body) const;
   Status Enqueue(WaitingRow& row);
   void Write();
   Status Commit(std::vector<WaitingRow>& batch);
-  Status WriteAll(std::string_view bytes);
+  bool MustRotate() const;
+  Status Rotate();
+  Status WriteAll(int fd, std::string_view bytes);
+  Status SyncAll(int fd);
+  Status SyncFolder();
   Status CheckPlace(int64_t size_bytes) const;
   void Settle(std::vector<WaitingRow>& batch, const Status& status);
   void Fail(const Status& status);
   void CallBack();
+  Files SnapFiles() const;
   Result<AuditRow> ReadRow(int64_t offset) const;
   Result<std::optional<int64_t>> Search(std::string_view kind, std::string_view id, int64_t before) const;
   Status Problem(std::string_view what, int error) const;
@@ -145,18 +165,23 @@ class FileAuditLog final : public AuditLog {
   const Options options_;
   const Clock& clock_;
   AuditIo& io_;
-  int fd_ = -1;
-  dev_t device_ = 0;
-  ino_t inode_ = 0;
   std::atomic<int64_t> n_rows_{0};   // on disk
   std::atomic<bool> failed_{false};
 
   // Of the writer alone, once it runs.
-  int64_t size_bytes_ = 0;
+  int fd_ = -1;                      // of file_
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+  int64_t size_bytes_ = 0;           // of the newest file
+  int64_t base_offset_ = 0;          // of the segments before it
+  int64_t first_seq_ = 0;            // of the newest file
+  int64_t first_time_ns_ = 0;
   std::string last_hash_;
 
   mutable std::mutex index_mutex_;
   AuditIndex index_;
+  std::vector<AuditSegment> closed_;
+  std::shared_ptr<const AuditFile> file_;   // with the lock
 
   mutable std::mutex mutex_;
   std::condition_variable work_, settled_ready_;
@@ -174,23 +199,54 @@ Status FileAuditLog::Problem(std::string_view what, int error) const {
 }
 
 Status FileAuditLog::OpenFile() {
-  fd_ = ::open(options_.path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0600);
-  if (fd_ < 0 && errno == ENOENT) {
+  // A log that was rotated has a newest file at every moment: an empty one in its place would hide that it was lost.
+  auto closed = ListAuditSegments(options_.path);
+  if (!closed && closed.error().code() == StatusCode::kNotFound) {
     return NotFoundError(fmt::format("audit log '{}': its folder does not exist", options_.path));
   }
-  if (fd_ < 0) return Problem("open it", errno);
-  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return Problem("lock it", errno);
-    return FailedPreconditionError(fmt::format("audit log '{}': another process has it open", options_.path));
+  if (!closed) return closed.error();
+  const int create = closed->empty() ? O_CREAT : 0;
+  for (bool locked = false; !locked;) {
+    fd_ = ::open(options_.path.c_str(), O_RDWR | create | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0600);
+    if (fd_ < 0 && errno == ENOENT && create == 0) {
+      return DataLossError(fmt::format("audit log '{}': closed segments lie beside it, but the newest file is missing",
+                                       options_.path));
+    }
+    if (fd_ < 0) return Problem("open it", errno);
+    file_ = std::make_shared<AuditFile>(fd_);
+    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) return Problem("lock it", errno);
+      return FailedPreconditionError(fmt::format("audit log '{}': another process has it open", options_.path));
+    }
+    struct stat info {}, named {};
+    if (::fstat(fd_, &info) != 0) return Problem("examine it", errno);
+    if (!S_ISREG(info.st_mode)) {
+      return InvalidArgumentError(fmt::format("audit log '{}': not a regular file", options_.path));
+    }
+    device_ = info.st_dev;
+    inode_ = info.st_ino;
+    // Another process may have closed this file as a segment between its opening and its locking.
+    locked = ::stat(options_.path.c_str(), &named) == 0 && named.st_dev == device_ && named.st_ino == inode_;
   }
-  struct stat info {};
-  if (::fstat(fd_, &info) != 0) return Problem("examine it", errno);
-  if (!S_ISREG(info.st_mode)) {
-    return InvalidArgumentError(fmt::format("audit log '{}': not a regular file", options_.path));
-  }
-  device_ = info.st_dev;
-  inode_ = info.st_ino;
+  SURETY_RETURN_IF_ERROR(FinishRotation());
   // Always: the process that made the file may have died before this.
+  return SyncFolder();
+}
+
+// A crash between two steps of Rotate: the file has both names, or the next one was not put in its place.
+Status FileAuditLog::FinishRotation() {
+  SURETY_ASSIGN_OR_RETURN(const auto closed, ListAuditSegments(options_.path));
+  for (const AuditSegment& segment : closed) {
+    if (segment.device != device_ || segment.inode != inode_) continue;
+    if (const int error = io_.Remove(segment.path); error < 0) return Problem("undo its rotation", -error);
+  }
+  if (const int error = io_.Remove(AuditNextPath(options_.path)); error < 0) {
+    return Problem("remove a file that was to follow it", -error);
+  }
+  return OkStatus();
+}
+
+Status FileAuditLog::SyncFolder() {
   std::string directory = std::filesystem::path(options_.path).parent_path().string();
   if (directory.empty()) directory = ".";
   if (const int error = io_.SyncDirectory(directory); error < 0) return Problem("sync its folder", -error);
@@ -199,20 +255,28 @@ Status FileAuditLog::OpenFile() {
 
 Status FileAuditLog::ReadWhatIsThere() {
   SURETY_ASSIGN_OR_RETURN(const auto reader, AuditReader::Of(fd_, options_.path));
+  size_t segment = reader->segments().size();
   for (AuditRowText row;;) {
     SURETY_ASSIGN_OR_RETURN(const bool more, reader->Next(row));
     if (!more) break;
+    if (segment != reader->segment()) {
+      segment = reader->segment();
+      first_seq_ = row.seq;
+      first_time_ns_ = row.time_ns;
+    }
     if (const std::string id = AuditTextMember(row.body, "id"); !id.empty()) {
       index_.Add(row.kind, id, reader->row_offset());
     }
   }
-  n_rows_ = reader->n_rows();
+  closed_ = reader->segments();
+  base_offset_ = closed_.back().base_offset;
+  closed_.pop_back();
+  n_rows_ = reader->first_seq() + reader->n_rows();
   last_hash_ = reader->last_hash();
-  size_bytes_ = reader->end_offset();
+  size_bytes_ = reader->end_offset() - base_offset_;
   if (!reader->torn().empty()) return CutTail(*reader);
   // What was read may be in the system's memory alone: rows of a process that died before it synced them.
-  if (const int error = io_.Sync(fd_); error < 0) return Problem("sync it", -error);
-  return OkStatus();
+  return SyncAll(fd_);
 }
 
 Status FileAuditLog::CutTail(const AuditReader& reader) {
@@ -272,7 +336,8 @@ void FileAuditLog::Write() {
       status = failure_;
     }
     if (status.ok()) {
-      status = Commit(batch);
+      if (MustRotate()) status = Rotate();
+      if (status.ok()) status = Commit(batch);
       if (!status.ok()) Fail(status);
     }
     Settle(batch, status);
@@ -286,19 +351,13 @@ Status FileAuditLog::Commit(std::vector<WaitingRow>& batch) {
   for (WaitingRow& waiting : batch) {
     const std::string prev = hash;
     const AuditRowText text{seq++, clock_.WallNanos(), prev, waiting.kind, waiting.text, {}};
-    waiting.offset = size_bytes_ + static_cast<int64_t>(bytes.size());
+    waiting.offset = base_offset_ + size_bytes_ + static_cast<int64_t>(bytes.size());
     bytes.append(AuditLine(text, hash)).push_back('\n');
     waiting.row = {text.seq, text.time_ns, waiting.kind, std::move(waiting.body), hash};
   }
   const int64_t size_after = size_bytes_ + static_cast<int64_t>(bytes.size());
-  Status status = WriteAll(bytes);
-  if (status.ok()) {
-    int error = 0;
-    do {
-      error = io_.Sync(fd_);
-    } while (error == -EINTR);
-    if (error < 0) status = Problem("sync it", -error);
-  }
+  Status status = WriteAll(fd_, bytes);
+  if (status.ok()) status = SyncAll(fd_);
   if (!status.ok()) {
     // After a failed sync the system may take pages for written that are not, so what lies there is not read again as
     // if it were on disk. Where this fails as well, the rows stay, whole or torn, and Open sees to them.
@@ -306,6 +365,7 @@ Status FileAuditLog::Commit(std::vector<WaitingRow>& batch) {
     return status;
   }
   SURETY_RETURN_IF_ERROR(CheckPlace(size_after));
+  if (size_bytes_ == 0) first_time_ns_ = batch.front().row.time_ns;
   size_bytes_ = size_after;
   last_hash_ = hash;
   n_rows_ = seq;
@@ -316,9 +376,65 @@ Status FileAuditLog::Commit(std::vector<WaitingRow>& batch) {
   return OkStatus();
 }
 
-Status FileAuditLog::WriteAll(std::string_view bytes) {
+bool FileAuditLog::MustRotate() const {
+  if (size_bytes_ == 0) return false;
+  if (options_.rotate_at_bytes > 0 && size_bytes_ >= options_.rotate_at_bytes) return true;
+  return options_.rotate_every_ns > 0 &&
+         clock_.WallNanos() / options_.rotate_every_ns > first_time_ns_ / options_.rotate_every_ns;
+}
+
+// Closes the newest file and begins the next. The log's name always names a whole file, and no file is without a name:
+// the next is on disk before it takes the place of the one that already has its second name there.
+Status FileAuditLog::Rotate() {
+  const std::string next = AuditNextPath(options_.path), closed = AuditSegmentPath(options_.path, first_seq_);
+  const int64_t seq = n_rows_.load(), now_ns = clock_.WallNanos();
+  const std::string id = fmt::format("segment_{}", seq);
+  const boost::json::object body{{"id", id},
+                                 {"before", std::filesystem::path(closed).filename().string()},
+                                 {"before_bytes", size_bytes_}};
+  SURETY_ASSIGN_OR_RETURN(const std::string text, AuditBodyText(body));
+  std::string hash;
+  const std::string line = AuditLine({seq, now_ns, last_hash_, kAuditSegmentKind, text, {}}, hash) + '\n';
+  if (const int error = io_.Remove(next); error < 0) return Problem("remove a file that was to follow it", -error);
+  const int fd = io_.Create(next);
+  if (fd < 0) return Problem("begin the file that follows it", -fd);
+  auto file = std::make_shared<AuditFile>(fd);
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return Problem("examine the file that follows it", errno);
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) return Problem("lock the file that follows it", errno);
+  SURETY_RETURN_IF_ERROR(WriteAll(fd, line));
+  SURETY_RETURN_IF_ERROR(SyncAll(fd));
+  if (const int error = io_.Link(options_.path, closed); error < 0) return Problem("name it '" + closed + "'", -error);
+  SURETY_RETURN_IF_ERROR(SyncFolder());
+  if (const int error = io_.Rename(next, options_.path); error < 0) return Problem("put its follower there", -error);
+  SURETY_RETURN_IF_ERROR(SyncFolder());
+  const std::lock_guard lock(index_mutex_);
+  closed_.push_back({closed, first_seq_, base_offset_, size_bytes_, device_, inode_});
+  index_.Add(kAuditSegmentKind, id, base_offset_ + size_bytes_);
+  base_offset_ += size_bytes_;
+  size_bytes_ = static_cast<int64_t>(line.size());
+  first_seq_ = seq;
+  first_time_ns_ = now_ns;
+  last_hash_ = hash;
+  n_rows_ = seq + 1;
+  fd_ = fd;
+  device_ = info.st_dev;
+  inode_ = info.st_ino;
+  file_ = std::move(file);
+  return OkStatus();
+}
+
+Status FileAuditLog::SyncAll(int fd) {
+  int error = 0;
+  do {
+    error = io_.Sync(fd);
+  } while (error == -EINTR);
+  return error < 0 ? Problem("sync it", -error) : OkStatus();
+}
+
+Status FileAuditLog::WriteAll(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t n = io_.Write(fd_, bytes);
+    const ssize_t n = io_.Write(fd, bytes);
     if (n == -EINTR) continue;
     if (n <= 0) return Problem("write to it", n == 0 ? EIO : static_cast<int>(-n));
     bytes.remove_prefix(static_cast<size_t>(n));
@@ -391,19 +507,42 @@ void FileAuditLog::CallBack() {
   }
 }
 
+FileAuditLog::Files FileAuditLog::SnapFiles() const {
+  const std::lock_guard lock(index_mutex_);
+  Files out{closed_, file_};
+  AuditSegment newest;
+  newest.path = options_.path;
+  if (!closed_.empty()) newest.base_offset = closed_.back().base_offset + closed_.back().size_bytes;
+  out.segments.push_back(std::move(newest));
+  return out;
+}
+
 Result<AuditRow> FileAuditLog::ReadRow(int64_t offset) const {
+  const Files files = SnapFiles();
+  const auto segment = std::prev(std::ranges::upper_bound(files.segments, offset, {}, &AuditSegment::base_offset));
+  std::shared_ptr<const AuditFile> file = files.newest;
+  if (segment + 1 != files.segments.end()) {
+    const int fd = ::open(segment->path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && errno == ENOENT) {
+      // Not kNotFound: what is there to be found must not pass for what never happened.
+      return Error(UnavailableError(fmt::format("the row lies in '{}', which was taken away", segment->path)));
+    }
+    if (fd < 0) return Error(IoError(fmt::format("'{}': {}", segment->path, std::strerror(errno))));
+    file = std::make_shared<AuditFile>(fd);
+  }
+  offset -= segment->base_offset;
   std::string line;
   for (size_t want = 4096; line.find('\n') == std::string::npos; want *= 4) {
     const size_t before = line.size();
     line.resize(before + want);
-    const ssize_t n = ::pread(fd_, line.data() + before, want, offset + static_cast<int64_t>(before));
+    const ssize_t n = ::pread(file->fd, line.data() + before, want, offset + static_cast<int64_t>(before));
     if (n < 0 && errno != EINTR) return Error(Problem("read it", errno));
     line.resize(before + static_cast<size_t>(std::max<ssize_t>(n, 0)));
-    if (n == 0) return Error(DataLossError(fmt::format("audit log '{}': it was cut at byte {}", options_.path,
+    if (n == 0) return Error(DataLossError(fmt::format("audit log '{}': it was cut at byte {}", segment->path,
                                             offset + static_cast<int64_t>(before))));
   }
   line.resize(line.find('\n'));
-  const std::string place = fmt::format("'{}', the row at byte {}", options_.path, offset);
+  const std::string place = fmt::format("'{}', the row at byte {}", segment->path, offset);
   const auto text = ParseAuditLine(line);
   if (!text) return Error(text.error().WithContext(place));
   auto row = AuditRowOf(*text);
@@ -412,7 +551,15 @@ Result<AuditRow> FileAuditLog::ReadRow(int64_t offset) const {
 }
 
 Result<std::optional<int64_t>> FileAuditLog::Search(std::string_view kind, std::string_view id, int64_t before) const {
-  SURETY_ASSIGN_OR_RETURN(const auto reader, AuditReader::Of(fd_, options_.path));
+  Files files = SnapFiles();
+  struct stat info {};
+  if (::fstat(files.newest->fd, &info) != 0) return Error(Problem("examine it", errno));
+  files.segments.back().size_bytes = info.st_size;
+  // The oldest may have been taken away; a gap behind the first that is there is an error.
+  while (files.segments.size() > 1 && ::access(files.segments.front().path.c_str(), F_OK) != 0) {
+    files.segments.erase(files.segments.begin());
+  }
+  SURETY_ASSIGN_OR_RETURN(const auto reader, AuditReader::OfSegments(std::move(files.segments), files.newest->fd));
   std::optional<int64_t> found;
   for (AuditRowText row; reader->end_offset() < before;) {
     SURETY_ASSIGN_OR_RETURN(const bool more, reader->Next(row));

@@ -86,6 +86,9 @@ TEST(AuditRowTest, AMemberIsFoundAtTheTopOfTheBodyOnly) {
   EXPECT_EQ(AuditTextMember(R"({"a":{"id":"inner"},"b":["id"],"c":"id","id":"out\"er\u00e9"})", "id"), "out\"er\u00e9");
   EXPECT_EQ(AuditTextMember(R"({"a":{"id":"inner"}})", "id"), "");
   EXPECT_EQ(AuditTextMember(R"({"id":5})", "id"), "");
+  EXPECT_EQ(AuditTextMember(R"({"a":"\\","b":"\\\"\\","id":"x\\"})", "id"), "x\\");
+  EXPECT_EQ(AuditTextMember(R"({"a":"\\\\\"","":"","id":""})", "id"), "");
+  EXPECT_EQ(AuditTextMember(R"({"id":"cut \)", "id"), "");
   EXPECT_EQ(AuditTextMember(R"({"x":"\"id\":\"no\"","id":""})", "id"), "");
 }
 

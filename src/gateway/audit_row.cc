@@ -72,10 +72,14 @@ std::string AuditUtf8(std::string text) {
 
 // The index behind a text that begins with a quotation mark at `i`.
 size_t EndOfAuditString(std::string_view json, size_t i) {
-  for (++i; i < json.size() && json[i] != '"'; ++i) {
-    if (json[i] == '\\') ++i;
+  for (++i; i < json.size();) {
+    const size_t quote = json.find('"', i);
+    if (quote == std::string_view::npos) break;
+    const size_t escape = json.substr(i, quote - i).find('\\');
+    if (escape == std::string_view::npos) return quote + 1;
+    i += escape + 2;
   }
-  return std::min(i + 1, json.size());
+  return json.size();
 }
 
 int DepthOfAuditText(std::string_view json) {
