@@ -1,6 +1,8 @@
 #include "gateway/citation_check.h"
 
 #include <algorithm>
+#include <mutex>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,6 +13,40 @@ namespace surety::gateway {
 namespace {
 
 constexpr size_t kMaxStitchedBytes = 4096;  // a longer quote that is not found is absent, so that no text is slow
+constexpr size_t kKeptTextBytes = 512 << 10;  // of each generation; a reading takes some twenty times its text
+
+// Readings in two generations: when the young one is full, the old one goes, with what was not asked for since.
+class KeptReadings {
+ public:
+  std::shared_ptr<const PassageReading> Find(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = young_.find(text); found != young_.end()) return found->second;
+    const auto found = old_.find(text);
+    if (found == old_.end()) return nullptr;
+    auto reading = found->second;
+    Put(text, reading);
+    return reading;
+  }
+  void Add(const std::string& text, std::shared_ptr<const PassageReading> reading) {
+    const std::lock_guard lock(mutex_);
+    Put(text, std::move(reading));
+  }
+
+ private:
+  using Readings = std::unordered_map<std::string, std::shared_ptr<const PassageReading>>;
+
+  void Put(const std::string& text, std::shared_ptr<const PassageReading> reading) {
+    if (text.size() > kKeptTextBytes / 8 || !young_.emplace(text, std::move(reading)).second) return;
+    young_bytes_ += text.size();
+    if (young_bytes_ < kKeptTextBytes) return;
+    old_ = std::exchange(young_, {});
+    young_bytes_ = 0;
+  }
+
+  std::mutex mutex_;
+  Readings young_, old_;
+  size_t young_bytes_ = 0;
+};
 
 std::string_view QuoteTrimmed(std::string_view text) {
   while (text.starts_with(' ')) text.remove_prefix(1);
@@ -39,6 +75,15 @@ bool AtWordBorders(std::string_view text, size_t at, size_t n) {
 
 }  // namespace
 
+std::shared_ptr<const PassageReading> ReadingOf(const std::string& passage_text) {
+  static KeptReadings kept;
+  if (auto reading = kept.Find(passage_text)) return reading;
+  auto reading = std::make_shared<const PassageReading>(
+      PassageReading{FoldText(passage_text, Folding::kQuote), FindNumbers(passage_text)});
+  kept.Add(passage_text, reading);
+  return reading;
+}
+
 std::string_view NameOf(QuoteVerdict verdict) {
   switch (verdict) {
     case QuoteVerdict::kFound: return "found";
@@ -51,22 +96,17 @@ std::string_view NameOf(QuoteVerdict verdict) {
 
 PassageSet::PassageSet(const Evidence& evidence) : evidence_(evidence) {
   for (const Passage& passage : evidence.passages) {
-    passages_.push_back({&passage, FoldText(passage.text, Folding::kQuote), std::nullopt});
+    passages_.push_back({&passage, ReadingOf(passage.text)});
   }
 }
 
-const std::vector<NumberMention>& PassageSet::NumbersOf(Folded& folded) {
-  if (!folded.numbers) folded.numbers = FindNumbers(folded.passage->text);
-  return *folded.numbers;
-}
-
-bool PassageSet::Holds(Folded& folded, std::string_view quote, QuoteFinding* found) {
-  const std::string_view text = folded.text.text;
+bool PassageSet::Holds(const Folded& folded, std::string_view quote, QuoteFinding* found) {
+  const std::string_view text = folded.reading->folded.text;
   for (size_t at = text.find(quote); at != std::string_view::npos; at = text.find(quote, at + 1)) {
     if (!AtWordBorders(text, at, quote.size())) continue;
-    const auto [offset, length] = folded.text.OriginOf(at, at + quote.size());
+    const auto [offset, length] = folded.reading->folded.OriginOf(at, at + quote.size());
     // A quote of "$3" out of "$3.50" says something else than its source.
-    const bool cuts_number = std::ranges::any_of(NumbersOf(folded), [&](const NumberMention& n) {
+    const bool cuts_number = std::ranges::any_of(folded.reading->numbers, [&](const NumberMention& n) {
       const bool apart = n.offset + n.length <= offset || n.offset >= offset + length;
       const bool inside = n.offset >= offset && n.offset + n.length <= offset + length;
       return !apart && !inside;
@@ -94,7 +134,7 @@ bool PassageSet::IsStitched(std::string_view quote) const {
       if (word.ends_with("...")) word.remove_suffix(3);
       piece += (piece.empty() ? "" : " ") + std::string(word);
       const bool held = std::ranges::any_of(passages_, [&](const Folded& folded) {
-        return folded.text.text.find(piece) != std::string::npos;
+        return folded.reading->folded.text.find(piece) != std::string::npos;
       });
       if (!held) break;
       taken = last + 1 - first;
@@ -125,7 +165,7 @@ QuoteFinding PassageSet::Check(const Citation& citation, int min_quote) {
   std::string_view shorter = quote;
   if (std::string_view(".,;:!?").find(shorter.back()) != std::string_view::npos) shorter.remove_suffix(1);
   QuoteFinding elsewhere;
-  for (Folded& folded : passages_) {
+  for (const Folded& folded : passages_) {
     QuoteFinding& target = folded.passage == cited ? finding : elsewhere;
     if (target.verdict == QuoteVerdict::kFound) continue;
     if (!Holds(folded, quote, &target) && !shorter.empty()) Holds(folded, shorter, &target);
@@ -150,7 +190,7 @@ QuoteFinding PassageSet::Check(const Citation& citation, int min_quote) {
 void PassageSet::AddNumbers(const QuoteFinding& found, NumberSet& numbers) {
   const auto folded = std::ranges::find(passages_, found.passage, &Folded::passage);
   if (found.verdict != QuoteVerdict::kFound || folded == passages_.end()) return;
-  for (const NumberMention& mention : NumbersOf(*folded)) {
+  for (const NumberMention& mention : folded->reading->numbers) {
     if (mention.offset >= found.offset && mention.offset + mention.length <= found.offset + found.length) {
       numbers.Add(mention);
     }

@@ -1,10 +1,10 @@
 // Whether the words of a citation stand in the passage that it names.
 //
-// Threads: a PassageSet is read by one check. Borrows: the evidence, which outlives it.
+// Threads: a PassageSet is read by one check; ReadingOf: any. Borrows: the evidence, which outlives it.
 #pragma once
 
 #include <cstddef>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +26,14 @@ struct QuoteFinding {
   size_t offset = 0, length = 0;  // kFound: bytes of the passage's text
 };
 
+// A passage's text as checks read it.
+struct PassageReading {
+  FoldedText folded;                   // Folding::kQuote
+  std::vector<NumberMention> numbers;  // of the text as it stands
+};
+// A function of the bytes alone. The same passages come again and again, so the last few hundred readings are kept.
+std::shared_ptr<const PassageReading> ReadingOf(const std::string& passage_text);
+
 class PassageSet {
  public:
   explicit PassageSet(const Evidence& evidence);
@@ -41,11 +49,9 @@ class PassageSet {
  private:
   struct Folded {
     const Passage* passage;
-    FoldedText text;
-    std::optional<std::vector<NumberMention>> numbers;  // read when first needed
+    std::shared_ptr<const PassageReading> reading;
   };
-  const std::vector<NumberMention>& NumbersOf(Folded& folded);
-  bool Holds(Folded& folded, std::string_view quote, QuoteFinding* found);
+  static bool Holds(const Folded& folded, std::string_view quote, QuoteFinding* found);
   bool IsStitched(std::string_view quote) const;
 
   const Evidence& evidence_;

@@ -16,19 +16,6 @@ constexpr char kCitationMark = '\x01', kQuotedMark = '\x02';
 
 bool CiteIsSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-// Text in the bracket's quotation marks, from `at` (after the opening one); false: it does not end.
-bool ReadBracketQuote(std::string_view text, size_t at, std::string_view close, std::string* quote, size_t* end) {
-  for (const size_t last = std::min(text.size(), at + kMaxQuoteBytes); at < last; ++at) {
-    if (text.substr(at).starts_with(close)) {
-      *end = at + close.size();
-      return true;
-    }
-    if (text[at] == '\\' && at + 1 < text.size() && (text[at + 1] == '"' || text[at + 1] == '\\')) ++at;
-    *quote += text[at];
-  }
-  return false;
-}
-
 struct QuoteMarks {
   std::string_view open, close;
 };
@@ -51,18 +38,67 @@ void ReadQuoteBefore(std::string_view text, size_t floor, Citation& citation) {
   }
 }
 
-bool FinishCitation(std::string_view text, size_t at, Citation& citation) {
-  while (at < text.size() && CiteIsSpace(text[at])) ++at;
-  for (const auto& [open, close] : kQuoteMarks) {
-    if (!text.substr(at).starts_with(open)) continue;
-    if (!ReadBracketQuote(text, at + open.size(), close, &citation.quote, &at)) return false;
-    while (at < text.size() && CiteIsSpace(text[at])) ++at;
-    break;
+// Reads what follows a citation's name. A search for a closing mark that found none is gone on with where it stopped
+// and not begun anew, and so is one over white space: all of them together read the text once.
+class CitationEnds {
+ public:
+  explicit CitationEnds(std::string_view text) : text_(text) {}
+
+  bool Finish(size_t at, Citation& citation) {
+    at = SpaceEnd(at);
+    size_t begin = 0, end = 0;
+    for (size_t mark = 0; mark < kQuoteMarks.size(); ++mark) {
+      const auto& [open, close] = kQuoteMarks[mark];
+      if (!text_.substr(at).starts_with(open)) continue;
+      begin = at + open.size();
+      end = QuoteEnd(mark, begin);
+      if (end == std::string_view::npos) return false;
+      at = SpaceEnd(end + close.size());
+      break;
+    }
+    if (at >= text_.size() || text_[at] != ']') return false;
+    for (size_t i = begin; i < end; ++i) {
+      if (Escapes(i)) ++i;
+      citation.quote += text_[i];
+    }
+    citation.length = at + 1 - citation.offset;
+    return true;
   }
-  if (at >= text.size() || text[at] != ']') return false;
-  citation.length = at + 1 - citation.offset;
-  return true;
-}
+
+ private:
+  bool Escapes(size_t at) const {
+    return text_[at] == '\\' && at + 1 < text_.size() && (text_[at + 1] == '"' || text_[at + 1] == '\\');
+  }
+
+  size_t SpaceEnd(size_t at) {
+    if (at >= space_begin_ && at <= space_end_) return space_end_;
+    space_begin_ = at;
+    while (at < text_.size() && CiteIsSpace(text_[at])) ++at;
+    return space_end_ = at;
+  }
+
+  // Where the quotation that begins at `begin` has its closing mark; npos: not within the longest quote.
+  size_t QuoteEnd(size_t mark, size_t begin) {
+    Search& search = searches_[mark];
+    // What an earlier search read and did not find it need not be read again: it took the same steps from here on.
+    size_t at = begin >= search.begin && begin <= search.end ? search.end : begin;
+    if (at == begin) search.begin = begin;
+    const std::string_view close = kQuoteMarks[mark].close;
+    const size_t last = std::min(text_.size(), begin + kMaxQuoteBytes);
+    for (; at < last && !text_.substr(at).starts_with(close); ++at) {
+      if (Escapes(at)) ++at;
+    }
+    search.end = at;
+    return at < last ? at : std::string_view::npos;
+  }
+
+  struct Search {
+    size_t begin = 1, end = 0;   // read without a closing mark; none yet
+  };
+  std::string_view text_;
+  std::array<Search, kQuoteMarks.size()> searches_;
+  size_t space_begin_ = 1, space_end_ = 0;
+};
 
 bool IsAbbreviation(std::string_view text, size_t point) {
   size_t begin = point;
@@ -122,7 +158,7 @@ class SentenceSplitter {
   void Fill(size_t from, size_t to, char mark) { std::fill(marked_.begin() + from, marked_.begin() + to, mark); }
 
   // Where the sentence ends that has its last character at `at`; 0: it does not end here.
-  size_t EndAt(size_t at) const {
+  size_t EndAt(size_t at) {
     const std::string_view rest = std::string_view(marked_).substr(at);
     if (rest[0] == '\n') return BeginsBlock(rest.substr(1, rest.substr(1).find('\n'))) ? AfterCitations(at + 1) : 0;
     if (rest.starts_with("\u3002") || rest.starts_with("\uFF01") || rest.starts_with("\uFF1F")) {
@@ -134,8 +170,7 @@ class SentenceSplitter {
       return whole && (rest.size() == 1 || CiteIsSpace(rest[1])) ? AfterCitations(at + 1) : 0;
     }
     if (rest[0] != '.' && rest[0] != '!' && rest[0] != '?') return 0;
-    size_t end = at + 1;
-    while (end < marked_.size() && std::string_view(".!?\"')]*_`").find(marked_[end]) != std::string_view::npos) ++end;
+    size_t end = MarksEnd(at + 1);
     for (const std::string_view close : {"\u201D", "\u2019", "\u00BB"}) {
       if (marked_.compare(end, close.size(), close) == 0) end += close.size();
     }
@@ -144,12 +179,20 @@ class SentenceSplitter {
     return AfterCitations(end);
   }
 
+  // Of the run of marks in which `at` stands; it has one end, from wherever in it that is asked.
+  size_t MarksEnd(size_t at) {
+    if (at >= marks_begin_ && at <= marks_end_) return marks_end_;
+    marks_begin_ = at;
+    while (at < marked_.size() && std::string_view(".!?\"')]*_`").find(marked_[at]) != std::string_view::npos) ++at;
+    return marks_end_ = at;
+  }
+
   // Citations that follow belong to the sentence before them, unless an empty line parts them.
   size_t AfterCitations(size_t end) const {
     for (;;) {
       size_t next = end;
       size_t lines = 0;
-      while (next < marked_.size() && CiteIsSpace(marked_[next])) lines += marked_[next++] == '\n' ? 1 : 0;
+      while (lines < 2 && next < marked_.size() && CiteIsSpace(marked_[next])) lines += marked_[next++] == '\n' ? 1 : 0;
       if (next >= marked_.size() || marked_[next] != kCitationMark || lines > 1) return std::max<size_t>(end, 1);
       while (next < marked_.size() && marked_[next] == kCitationMark) ++next;
       end = next;
@@ -172,6 +215,7 @@ class SentenceSplitter {
   const std::vector<Citation>& citations_;
   std::vector<bool> quote_ends_;  // a quotation of the second form that ends a sentence
   size_t next_citation_ = 0;
+  size_t marks_begin_ = 1, marks_end_ = 0;
   std::vector<Sentence> sentences_;
 };
 
@@ -180,6 +224,7 @@ class SentenceSplitter {
 std::vector<Citation> FindCitations(std::string_view text) {
   static const re2::RE2 opening(R"(\[([^\s\[\]"@]+:[^\s\[\]"@]+@[^\s\[\]"]+))");
   std::vector<Citation> citations;
+  CitationEnds ends(text);
   size_t floor = 0;
   for (size_t at = text.find('['); at != std::string_view::npos; at = text.find('[', at + 1)) {
     re2::StringPiece rest(text.data() + at, text.size() - at);
@@ -187,7 +232,7 @@ std::vector<Citation> FindCitations(std::string_view text) {
     if (!RE2::Consume(&rest, opening, &citation.key)) continue;
     citation.offset = citation.quoted_from = at;
     const size_t key_end = at + 1 + citation.key.size();
-    if (!FinishCitation(text, key_end, citation)) {
+    if (!ends.Finish(key_end, citation)) {
       citation.malformed = true;
       citation.length = key_end - at;
       citation.quote.clear();

@@ -165,6 +165,27 @@ TEST(CitationVerifierTest, ForceBeginsAndEndsAtAnInstant) {
   EXPECT_EQ(CiteCheck(text, evidence).outcome, Verdict::Outcome::kPass);
 }
 
+// What is kept is a function of the bytes: read again, or after thousands of others, it says the same.
+TEST(CitationVerifierTest, KeptReadingsAreThoseOfTheText) {
+  const auto text_of = [](int i) {
+    return "Item " + std::to_string(i) + " costs $" + std::to_string(i) + ".50 \u00a0a \u201cmonth\u201d." +
+           std::string(static_cast<size_t>(i % 7) * 300, 'x');
+  };
+  const auto first = ReadingOf(text_of(0));
+  EXPECT_EQ(ReadingOf(text_of(0)), first) << "asked at once, it is kept";
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 3000; ++i) {
+      const std::string text = text_of(i);
+      const auto reading = ReadingOf(text);
+      ASSERT_EQ(reading->folded.text, FoldText(text, Folding::kQuote).text);
+      const auto numbers = FindNumbers(text);
+      ASSERT_EQ(reading->numbers.size(), numbers.size());
+      for (size_t n = 0; n < numbers.size(); ++n) ASSERT_EQ(reading->numbers[n].values, numbers[n].values);
+    }
+  }
+  EXPECT_NE(ReadingOf(text_of(0)), first) << "more than is kept went by";
+}
+
 TEST(CitationVerifierTest, EveryContiguousRunOfWordsIsFoundAndEveryGapIsNot) {
   const Evidence evidence = CiteEvidence();
   std::vector<std::string> words;

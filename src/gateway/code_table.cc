@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include <boost/json/value.hpp>
@@ -43,12 +44,28 @@ Result<std::string> TextMember(const TableObject& object, std::string_view name,
   return std::string(std::string_view(value->get_string()));
 }
 
-Result<CodeEntry> ReadCodeEntry(const boost::json::value& value, const re2::RE2& pattern, size_t index) {
-  static const std::vector<std::string> known = {"code", "titles", "effective_from", "effective_to", "fields"};
+Status ReadMarks(const TableObject& object, const std::string& where, CodeEntry& entry) {
+  for (const auto& [name, day, target] : {std::tuple("introduced", "effective_from", &entry.introduced),
+                                          std::tuple("withdrawn", "effective_to", &entry.withdrawn)}) {
+    const auto* value = object.if_contains(name);
+    if (value == nullptr) continue;
+    if (!value->is_bool()) return InvalidArgumentError(where + "'" + name + "' must be true or false");
+    *target = value->get_bool();
+    if (*target && !object.contains(day)) return InvalidArgumentError(where + name + " needs " + day);
+  }
+  return OkStatus();
+}
+
+// `from_ns`: where it says none itself.
+Result<CodeEntry> ReadCodeEntry(const boost::json::value& value, const re2::RE2& pattern, size_t index,
+                                int64_t from_ns) {
+  static const std::vector<std::string> known = {"code",       "titles",    "effective_from", "effective_to",
+                                                 "introduced", "withdrawn", "unconfirmed",   "fields"};
   std::string where = "codes[" + std::to_string(index) + "]: ";
   if (!value.is_object()) return Error(InvalidArgumentError(where + "must be an object"));
   const TableObject& object = value.get_object();
   CodeEntry entry;
+  entry.validity.from_ns = from_ns;
   SURETY_ASSIGN_OR_RETURN(entry.code, TextMember(object, "code", where));
   where = "code " + entry.code + ": ";
   SURETY_RETURN_IF_ERROR(OnlyMembers(object, known, where));
@@ -66,6 +83,7 @@ Result<CodeEntry> ReadCodeEntry(const boost::json::value& value, const re2::RE2&
   if (entry.validity.from_ns >= entry.validity.to_ns) {
     return Error(InvalidArgumentError(where + "effective_from must be before effective_to"));
   }
+  SURETY_RETURN_IF_ERROR(ReadMarks(object, where, entry));
   const auto* titles = object.if_contains("titles");
   if (titles == nullptr || !titles->is_array() || titles->get_array().empty()) {
     return Error(InvalidArgumentError(where + "'titles' must be a list of at least one text"));
@@ -75,6 +93,9 @@ Result<CodeEntry> ReadCodeEntry(const boost::json::value& value, const re2::RE2&
       return Error(InvalidArgumentError(where + "each title must be a text"));
     }
     entry.titles.emplace_back(std::string_view(title.get_string()));
+  }
+  if (object.contains("unconfirmed")) {
+    SURETY_ASSIGN_OR_RETURN(entry.unconfirmed, TextMember(object, "unconfirmed", where));
   }
   if (const auto* fields = object.if_contains("fields")) {
     if (!fields->is_object()) return Error(InvalidArgumentError(where + "'fields' must be an object of texts"));
@@ -103,7 +124,8 @@ Result<int64_t> ParseDay(std::string_view text) {
 }
 
 Result<CodeTable> CodeTable::Parse(std::string_view json, const std::string& file) {
-  static const std::vector<std::string> known = {"name", "version", "source", "checked_on", "pattern", "note", "codes"};
+  static const std::vector<std::string> known = {"name",    "version", "source",         "checked_on",
+                                                 "pattern", "note",    "effective_from", "codes"};
   const auto parsed = ParseStrictJson(json);
   if (!parsed) return Error(TableError(file, parsed.error().message()));
   if (!parsed->is_object()) return Error(TableError(file, "must be a JSON object"));
@@ -122,6 +144,14 @@ Result<CodeTable> CodeTable::Parse(std::string_view json, const std::string& fil
   if (const auto day = ParseDay(table.checked_on_); !day) {
     return Error(TableError(file, "checked_on: " + day.error().message()));
   }
+  int64_t from_ns = Validity{}.from_ns;
+  if (object.contains("effective_from")) {
+    const auto text = TextMember(object, "effective_from", "");
+    if (!text) return Error(TableError(file, text.error().message()));
+    const auto day = ParseDay(*text);
+    if (!day) return Error(TableError(file, "effective_from: " + day.error().message()));
+    from_ns = *day;
+  }
   re2::RE2::Options options;
   options.set_log_errors(false);
   const re2::RE2 pattern(table.pattern_, options);
@@ -132,7 +162,7 @@ Result<CodeTable> CodeTable::Parse(std::string_view json, const std::string& fil
     return Error(TableError(file, "'codes' must be a list of at least one code"));
   }
   for (const auto& value : codes->get_array()) {
-    auto entry = ReadCodeEntry(value, pattern, table.entries_.size());
+    auto entry = ReadCodeEntry(value, pattern, table.entries_.size(), from_ns);
     if (!entry) return Error(TableError(file, entry.error().message()));
     const auto [first, last] = table.by_code_.equal_range(entry->code);
     for (auto other = first; other != last; ++other) {

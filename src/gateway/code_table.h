@@ -2,9 +2,11 @@
 //
 // File: one JSON object. Unknown members are refused.
 //   name, version, source (where the facts are from), checked_on (day on which somebody compared them), pattern (RE2, a
-//   whole code), note (optional), codes: a list of
+//   whole code), note (optional), effective_from (optional day: of codes that have none), codes: a list of
 //     code; titles: what it may be called, the first the usual one; effective_from, effective_to (optional days, from
-//     midnight UTC; from the second on it is no longer in force); fields (optional, texts by name).
+//     midnight UTC; from the second on it is no longer in force); introduced, withdrawn (optional, true: there was no
+//     such code before, there is none after; needs that day); unconfirmed (optional: what nobody has confirmed from the
+//     source itself; whatever names such a code is for a person); fields (optional, texts by name).
 // A code may stand several times, for times that do not overlap.
 //
 // Threads: immutable once read. Errors: kInvalidArgument naming file, code and member; kNotFound, kIoError for the
@@ -26,7 +28,9 @@ namespace surety::gateway {
 struct CodeEntry {
   std::string code;
   Validity validity;
+  bool introduced = false, withdrawn = false;
   std::vector<std::string> titles;
+  std::string unconfirmed;                    // empty: confirmed
   std::map<std::string, std::string> fields;
 };
 

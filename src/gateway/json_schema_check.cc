@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <set>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -39,6 +42,31 @@ bool SchemaIsType(const JsonValue& value, std::string_view type) {
   if (type == "string") return value.is_string();
   if (type == "number") return value.is_number();
   return type == "integer" && value.is_number() && SchemaIsInteger(value);
+}
+
+// A text that is the same for equal values alone.
+void AppendEqualityKey(const JsonValue& value, std::string& key) {
+  if (value.is_number()) {
+    const long double number = SchemaNumber(value);
+    key += fmt::format("n{};", number == 0 ? 0.0L : number);   // 0 and -0 are equal, as are 1 and 1.0
+  } else if (value.is_string()) {
+    key += fmt::format("s{}:", value.get_string().size()) + std::string(std::string_view(value.get_string()));
+  } else if (value.is_array()) {
+    key += '[';
+    for (const JsonValue& item : value.get_array()) AppendEqualityKey(item, key);
+    key += ']';
+  } else if (value.is_object()) {
+    std::map<std::string_view, const JsonValue*> members;
+    for (const auto& member : value.get_object()) members[member.key()] = &member.value();
+    key += '{';
+    for (const auto& [name, member] : members) {
+      key += fmt::format("{}:", name.size()) + std::string(name);
+      AppendEqualityKey(*member, key);
+    }
+    key += '}';
+  } else {
+    key += value.is_null() ? "z" : value.get_bool() ? "t" : "f";
+  }
 }
 
 enum class Form {
@@ -287,10 +315,12 @@ class SchemaRun {
       return fmt::format("{}: {} items, against {} {}", Place(at), array.size(), key, boost::json::serialize(limit));
     }
     if (key == "uniqueItems" && limit.get_bool()) {
-      for (size_t i = 0; i < array.size(); ++i) {
-        for (size_t j = i + 1; j < array.size(); ++j) {
-          if (JsonEqual(array[i], array[j])) return fmt::format("{}: items {} and {} are equal", Place(at), i, j);
-        }
+      std::unordered_map<std::string, size_t> seen;
+      for (size_t j = 0; j < array.size(); ++j) {
+        std::string equal;
+        AppendEqualityKey(array[j], equal);
+        const auto [other, is_new] = seen.emplace(std::move(equal), j);
+        if (!is_new) return fmt::format("{}: items {} and {} are equal", Place(at), other->second, j);
       }
     }
     const JsonValue* prefix = schema.get_object().if_contains("prefixItems");

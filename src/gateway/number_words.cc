@@ -88,7 +88,9 @@ std::string JsonNumberText(const boost::json::value& number) {
   } else {
     end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number.get_uint64()).ptr;
   }
-  return CanonicalDecimal(std::string_view(buffer.data(), static_cast<size_t>(end - buffer.data())));
+  const bool negative = number.is_double() ? number.get_double() < 0 : number.is_int64() && number.get_int64() < 0;
+  const std::string text = CanonicalDecimal(std::string_view(buffer.data(), static_cast<size_t>(end - buffer.data())));
+  return negative && text != "0" ? "-" + text : text;
 }
 
 }  // namespace surety::gateway

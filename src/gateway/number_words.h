@@ -18,7 +18,7 @@ struct NumberWords {
 // At the begin of `lower_case`: "thirty", "twenty-five", "two hundred and five". Empty where no number begins.
 std::optional<NumberWords> ReadNumberWords(std::string_view lower_case);
 
-// Its absolute value, in plain decimals without trailing zeros: one text.
+// In plain decimals without trailing zeros: one text; "-" before it where it is below zero.
 std::string JsonNumberText(const boost::json::value& number);
 
 }  // namespace surety::gateway

@@ -1,6 +1,8 @@
 #include "gateway/personal_data.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include <re2/re2.h>
@@ -14,10 +16,13 @@ bool DataIsDigit(char c) { return c >= '0' && c <= '9'; }
 bool DataIsWord(char c) { return DataIsDigit(c) || (c >= 'a' && c <= 'z') || static_cast<unsigned char>(c) >= 0x80; }
 // Between the groups of one number.
 bool DataIsSeparator(char c) { return c == ' ' || c == '-' || c == '.' || c == '/'; }
+// Between groups that are printed as a card's are; lists of other numbers have these too.
+bool DataIsLooseSeparator(char c) { return std::string_view(" -./,:;()[]|+\\#'\"").find(c) != std::string_view::npos; }
 
 class DataFinder {
  public:
-  explicit DataFinder(std::string_view text) : folded_(FoldText(text, Folding::kPhrase)), text_(folded_.text) {
+  DataFinder(std::string_view text, bool html)
+      : folded_(FoldText(text, Folding::kPhrase, html)), text_(folded_.text) {
     ReadGroups();
   }
 
@@ -41,7 +46,8 @@ class DataFinder {
  private:
   struct Group {            // digits in a row
     size_t begin, end;
-    bool joined;            // one or two separators, and nothing else, part it from the group before
+    bool joined;            // up to three separators, and nothing else, part it from the group before
+    bool loose;             // the same with the looser ones
   };
 
   void ReadGroups() {
@@ -52,11 +58,13 @@ class DataFinder {
       }
       size_t end = at;
       while (end < text_.size() && DataIsDigit(text_[end])) ++end;
-      bool joined = false;
+      bool joined = false, loose = false;
       if (!groups_.empty() && at - groups_.back().end <= 3) {
-        joined = std::ranges::all_of(text_.substr(groups_.back().end, at - groups_.back().end), DataIsSeparator);
+        const std::string_view between = text_.substr(groups_.back().end, at - groups_.back().end);
+        joined = std::ranges::all_of(between, DataIsSeparator);
+        loose = std::ranges::all_of(between, DataIsLooseSeparator);
       }
-      groups_.push_back({at, end, joined});
+      groups_.push_back({at, end, joined, loose});
       at = end;
     }
   }
@@ -78,19 +86,22 @@ class DataFinder {
       size_t shape_last = 0, next = first + 1;
       std::string shape;
       size_t length = 0;
-      for (size_t last = first; last < groups_.size() && (last == first || groups_[last].joined); ++last) {
+      bool loose = false;
+      for (size_t last = first; last < groups_.size() && (last == first || groups_[last].loose); ++last) {
+        loose |= last > first && !groups_[last].joined;
         length += groups_[last].end - groups_[last].begin;
         if (length > 19) break;
         if (length < 13) continue;
         const std::string digits = Digits(first, last);
         const std::string_view brand = CardBrand(digits);
-        if (brand.empty()) continue;
+        if (brand.empty() || (loose && !PrintedAsCard(first, last))) continue;
         if (PassesLuhn(digits)) {
           Report(PersonalKind::kCard, false, std::string(brand), groups_[first].begin, groups_[last].end);
           shape.clear();
           next = last + 1;
           break;
         }
+        if (loose) continue;
         shape = brand;
         shape_last = last;
       }
@@ -103,6 +114,15 @@ class DataFinder {
     }
   }
 
+  // In fours, the last of one to four; or Amex's and Diners' 4-6-5 and 4-6-4.
+  bool PrintedAsCard(size_t first, size_t last) const {
+    if (last - first == 2) return Size(first) == 4 && Size(first + 1) == 6 && (Size(last) == 5 || Size(last) == 4);
+    for (size_t i = first; i < last; ++i) {
+      if (Size(i) != 4) return false;
+    }
+    return Size(last) <= 4;
+  }
+
   size_t Size(size_t group) const { return groups_[group].end - groups_[group].begin; }
 
   bool Near(const re2::RE2& words, size_t begin, size_t end) const {
@@ -111,7 +131,7 @@ class DataFinder {
     return RE2::PartialMatch(re2::StringPiece(text_.data() + from, to - from), words);
   }
 
-  // ddd-dd-dddd, or nine digits near a word.
+  // ddd-dd-dddd, or nine digits near a word, in whatever groups.
   void FindNine(PersonalKind kind, bool (*is_one)(std::string_view)) {
     static const re2::RE2 words(
         R"(\b(ssn|itin|tin|social[\s-]?security|soc\.? ?sec|tax(?:payer)?[\s-]?(?:id|identification|number))\b)");
@@ -121,9 +141,13 @@ class DataFinder {
       if (three && is_one(Digits(i, i + 2))) {
         Report(kind, false, "", groups_[i].begin, groups_[i + 2].end);
         i += 2;
-      } else if (Size(i) == 9 && is_one(Digits(i, i)) && Near(words, groups_[i].begin, groups_[i].end)) {
-        Report(kind, false, "", groups_[i].begin, groups_[i].end);
+        continue;
       }
+      size_t last = i, length = Size(i);  // grouped in another way
+      while (length < 9 && last + 1 < groups_.size() && groups_[last + 1].loose) length += Size(++last);
+      if (length != 9 || !is_one(Digits(i, last)) || !Near(words, groups_[i].begin, groups_[last].end)) continue;
+      Report(kind, false, "", groups_[i].begin, groups_[last].end);
+      i = last;
     }
   }
 
@@ -139,8 +163,10 @@ class DataFinder {
     }
   }
 
+  // Longer words than an IBAN are not read to their end.
   size_t WordEnd(size_t at) const {
-    while (at < text_.size() && DataIsWord(text_[at])) ++at;
+    const size_t last = std::min(text_.size(), at + 40);
+    while (at < last && DataIsWord(text_[at])) ++at;
     return at;
   }
 
@@ -160,8 +186,9 @@ class DataFinder {
           at = end - 1;
           break;
         }
-        if (size != 4 || end >= text_.size() || (text_[end] != ' ' && text_[end] != '-')) break;
+        if (size != 4 || end >= text_.size() || !DataIsLooseSeparator(text_[end])) break;
         group = end + 1;
+        if (group < text_.size() && text_[group] == ' ') ++group;
       }
     }
   }
@@ -179,6 +206,8 @@ class DataFinder {
 
   void FindPhones() {
     static const re2::RE2 world(R"(\+ ?\(?[1-9](?:[ ().-]{0,3}\d){7,14})");
+    // 00 in place of the plus: in groups, or near a word.
+    static const re2::RE2 zeros(R"(00 ?\(?[1-9]\d{0,2}((?:[ ().-]{0,3}\d){6,13}))");
     static const re2::RE2 american(
         R"((?:1[ .-]?)?(?:\(([2-9]\d\d)\)[ .-]{0,2}|([2-9]\d\d)[ .-])([2-9]\d\d)[ .-](\d{4}))");
     static const re2::RE2 plain(R"(1?([2-9]\d\d)([2-9]\d\d)(\d{4}))");
@@ -193,7 +222,12 @@ class DataFinder {
       if (text_[at] == '+') {
         hit = RE2::Consume(&rest, world);
         if (hit) IsTollFree(text_.substr(at, end() - at)) ? void() : Report(PersonalKind::kPhone, false, "", at, end());
+      } else if (starts && text_.substr(at).starts_with("00") && RE2::Consume(&rest, zeros, &line) && whole()) {
+        const bool grouped = line.find_first_not_of("0123456789") != std::string::npos;
+        hit = grouped || Near(words, at, end());
+        if (hit) Report(PersonalKind::kPhone, false, "", at, end());
       } else if (starts && (DataIsDigit(text_[at]) || text_[at] == '(')) {
+        rest = re2::StringPiece(text_.data() + at, text_.size() - at);
         hit = RE2::Consume(&rest, american, &area, &other, &exchange, &line) && whole();
         if (!hit) {
           rest = re2::StringPiece(text_.data() + at, text_.size() - at);
@@ -227,7 +261,22 @@ class DataFinder {
 }  // namespace
 
 std::vector<PersonalItem> FindPersonalData(std::string_view text, const std::vector<PersonalKind>& kinds) {
-  return DataFinder(text).Run(kinds);
+  std::vector<PersonalItem> items = DataFinder(text, /*html=*/false).Run(kinds);
+  if (text.find_first_of("<&") == std::string_view::npos) return items;
+  // As it would be shown; what stands there anyhow is not said twice.
+  std::map<PersonalKind, std::map<size_t, size_t>> found;
+  for (const PersonalItem& item : items) found[item.kind].emplace(item.offset, item.offset + item.length);
+  const size_t n_plain = items.size();
+  for (PersonalItem& item : DataFinder(text, /*html=*/true).Run(kinds)) {
+    const auto& places = found[item.kind];
+    const auto after = places.lower_bound(item.offset + item.length);
+    if (after != places.begin() && std::prev(after)->second > item.offset) continue;
+    items.push_back(std::move(item));
+  }
+  if (items.size() > n_plain) {
+    std::ranges::stable_sort(items, {}, [](const PersonalItem& item) { return std::pair(item.kind, item.offset); });
+  }
+  return items;
 }
 
 }  // namespace surety::gateway

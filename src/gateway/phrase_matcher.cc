@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 namespace surety::gateway {
@@ -41,6 +42,8 @@ bool OneWord(const Symbol& before, const Symbol& after) {
   return before.word && after.word && before.letter == after.letter && !after.gap_before;
 }
 
+// One phrase in one text. What once did not match from a place on does not match there later either, so each word is
+// tried once a place, in however many ways the words before it can be spaced.
 class MatchAttempt {
  public:
   MatchAttempt(const std::vector<Symbol>& symbols, const std::vector<std::u32string>& words)
@@ -50,7 +53,15 @@ class MatchAttempt {
   std::optional<size_t> From(size_t at) { return Words(0, at); }
 
  private:
-  std::optional<size_t> Words(size_t index, size_t at) const {
+  std::optional<size_t> Words(size_t index, size_t at) {
+    const uint64_t place = uint64_t{at} * words_.size() + index;
+    if (index > 0 && failed_.contains(place)) return std::nullopt;
+    const auto end = WordsAnew(index, at);
+    if (!end && index > 0) failed_.insert(place);
+    return end;
+  }
+
+  std::optional<size_t> WordsAnew(size_t index, size_t at) {
     for (const bool spaced : {false, true}) {
       const auto end = Word(words_[index], at, spaced);
       if (!end || (spaced && words_[index].size() < 2)) continue;
@@ -96,6 +107,7 @@ class MatchAttempt {
 
   const std::vector<Symbol>& symbols_;
   const std::vector<std::u32string>& words_;
+  std::unordered_set<uint64_t> failed_;   // word and place, but of the first word, which is tried once a place anyhow
 };
 
 std::vector<Symbol> SymbolsOf(const FoldedText& folded) {
@@ -133,11 +145,12 @@ Result<PhraseMatcher> PhraseMatcher::Make(std::span<const std::string> phrases) 
 std::vector<PhraseMatch> PhraseMatcher::Find(const FoldedText& folded) const {
   std::vector<PhraseMatch> matches;
   const std::vector<Symbol> symbols = SymbolsOf(folded);
+  std::unordered_map<size_t, MatchAttempt> attempts;   // by phrase
   const auto try_all = [&](char32_t first, size_t at) {
     const auto starting = by_first_.find(first);
     if (starting == by_first_.end()) return;
     for (const size_t index : starting->second) {
-      const auto end = MatchAttempt(symbols, phrases_[index].words).From(at);
+      const auto end = attempts.try_emplace(index, symbols, phrases_[index].words).first->second.From(at);
       if (!end) continue;
       matches.push_back({index, symbols[at].at, *end < symbols.size() ? symbols[*end].at : folded.text.size()});
     }

@@ -19,13 +19,16 @@ const utf8proc_property_t& FoldProperties(char32_t c) {
   return *utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
 }
 
+// Of ASCII these three are known without the tables; most text is that.
 bool FoldIsSpace(char32_t c) {
-  if ((c >= 9 && c <= 13) || c == 0x85 || c == 0x2800) return true;  // U+2800: the Braille pattern without dots
+  if (c < 0x80) return c == U' ' || (c >= 9 && c <= 13);
+  if (c == 0x85 || c == 0x2800) return true;  // U+2800: the Braille pattern without dots
   const auto category = FoldProperties(c).category;
   return category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP;
 }
 
 bool FoldIsInvisible(char32_t c) {
+  if (c < 0x80) return c < 0x20 || c == 0x7F;
   const utf8proc_property_t& properties = FoldProperties(c);
   return properties.ignorable || properties.category == UTF8PROC_CATEGORY_CF ||
          properties.category == UTF8PROC_CATEGORY_CC || c == 0x1160 || c == 0x115F;
@@ -38,6 +41,7 @@ bool FoldIsGeneralMark(char32_t c) {
 
 // May compose with what stands before it.
 bool FoldJoinsBefore(char32_t c) {
+  if (c < 0x80) return false;
   const utf8proc_property_t& properties = FoldProperties(c);
   if (properties.combining_class != 0) return true;
   switch (properties.boundclass) {
@@ -69,18 +73,46 @@ std::pair<char32_t, size_t> DecodeCharacter(std::string_view text, size_t at) {
 char AsciiLower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 bool AsciiIsLetter(char c) { return AsciiLower(c) >= 'a' && AsciiLower(c) <= 'z'; }
 
-// Length of the tag or comment that begins at `at`; 0: none does.
-size_t HtmlTagLength(std::string_view text, size_t at) {
-  if (text.substr(at).starts_with("<!--")) {
-    const size_t end = text.find("-->", at + 4);
-    return end == std::string_view::npos ? 0 : end + 3 - at;
+// Where the next one of a mark stands, looked for anew only behind the last one found: asked for rising places, all
+// searches together read the text once, whatever opens in it and never ends.
+class HtmlNextMark {
+ public:
+  HtmlNextMark(std::string_view text, std::string_view mark) : text_(text), mark_(mark) {}
+  // npos: none from `at` on.
+  size_t From(size_t at) {
+    if (!asked_ || (found_ != std::string_view::npos && found_ < at)) found_ = text_.find(mark_, at);
+    asked_ = true;
+    return found_;
   }
-  size_t name = at + 1;
-  if (name < text.size() && (text[name] == '/' || text[name] == '!' || text[name] == '?')) ++name;
-  if (name >= text.size() || !AsciiIsLetter(text[name])) return 0;
-  const size_t end = text.substr(0, std::min(text.size(), at + kMaxTagBytes)).find('>', name);
-  return end == std::string_view::npos ? 0 : end + 1 - at;
-}
+
+ private:
+  std::string_view text_, mark_;
+  size_t found_ = 0;
+  bool asked_ = false;
+};
+
+// Tags and comments of one text, asked for at rising places.
+class HtmlTags {
+ public:
+  explicit HtmlTags(std::string_view text) : text_(text), comment_end_(text, "-->"), tag_end_(text, ">") {}
+
+  // Length of the tag or comment that begins at `at`; 0: none does.
+  size_t LengthAt(size_t at) {
+    if (text_.substr(at).starts_with("<!--")) {
+      const size_t end = comment_end_.From(at + 4);
+      return end == std::string_view::npos ? 0 : end + 3 - at;
+    }
+    size_t name = at + 1;
+    if (name < text_.size() && (text_[name] == '/' || text_[name] == '!' || text_[name] == '?')) ++name;
+    if (name >= text_.size() || !AsciiIsLetter(text_[name])) return 0;
+    const size_t end = tag_end_.From(name);
+    return end == std::string_view::npos || end >= at + kMaxTagBytes ? 0 : end + 1 - at;
+  }
+
+ private:
+  std::string_view text_;
+  HtmlNextMark comment_end_, tag_end_;
+};
 
 // The character that a reference stands for, and the reference's length.
 std::optional<std::pair<char32_t, size_t>> HtmlReference(std::string_view text, size_t at) {
@@ -118,12 +150,14 @@ std::optional<std::pair<char32_t, size_t>> HtmlReference(std::string_view text, 
 class TextFolder {
  public:
   TextFolder(std::string_view original, Folding folding, bool html)
-      : original_(original), phrase_(folding == Folding::kPhrase), html_(html) {}
+      : original_(original), phrase_(folding == Folding::kPhrase), html_(html), tags_(original) {}
 
   FoldedText Run() {
     units_.reserve(original_.size());
     for (size_t at = 0; at < original_.size();) at += Take(at);
     folded_.text.reserve(units_.size());
+    folded_.begin_.reserve(units_.size());
+    folded_.end_.reserve(units_.size());
     for (size_t i = 0; i < units_.size();) i = Emit(i);
     return std::move(folded_);
   }
@@ -137,13 +171,17 @@ class TextFolder {
   size_t Take(size_t at) {
     const char first = original_[at];
     if (html_ && first == '<') {
-      if (const size_t length = HtmlTagLength(original_, at); length > 0) return length;
+      if (const size_t length = tags_.LengthAt(at); length > 0) return length;
     }
     if (html_ && first == '&') {
       if (const auto reference = HtmlReference(original_, at)) {
         Add(reference->first, at, at + reference->second);
         return reference->second;
       }
+    }
+    if (static_cast<unsigned char>(first) < 0x80) {
+      AddMapped(static_cast<unsigned char>(first), at, at + 1);
+      return 1;
     }
     const auto [c, n] = DecodeCharacter(original_, at);
     if (n == 0) {
@@ -239,6 +277,12 @@ class TextFolder {
       folded_.end_.back() = end;
       return;
     }
+    if (c < 0x80) {
+      folded_.text.push_back(static_cast<char>(c));
+      folded_.begin_.push_back(begin);
+      folded_.end_.push_back(end);
+      return;
+    }
     std::array<utf8proc_uint8_t, 4> bytes;
     const auto n = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), bytes.data());
     folded_.text.append(reinterpret_cast<const char*>(bytes.data()), static_cast<size_t>(n));
@@ -248,6 +292,7 @@ class TextFolder {
 
   std::string_view original_;
   bool phrase_, html_;
+  HtmlTags tags_;
   std::vector<Unit> units_;
   FoldedText folded_;
 };

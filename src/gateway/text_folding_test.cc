@@ -47,6 +47,18 @@ void ExpectSoundMap(const std::string& original, const FoldedText& folded) {
 
 std::string FoldPhrase(std::string_view text) { return FoldText(text, Folding::kPhrase).text; }
 
+// ASCII goes a short way past the library's tables: that they say the same, character by character.
+TEST(TextFoldingTest, AsciiIsAsTheTablesHaveIt) {
+  for (char32_t c = 0; c < 0x80; ++c) {
+    const utf8proc_property_t& p = *utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
+    const bool space = (c >= 9 && c <= 13) || p.category == UTF8PROC_CATEGORY_ZS;
+    EXPECT_EQ(p.combining_class, 0) << static_cast<int>(c);
+    const std::string text = std::string("a") + static_cast<char>(c) + "b";
+    const std::string middle = space ? " " : FoldTestPlain(c) ? std::string(1, static_cast<char>(c)) : "";
+    EXPECT_EQ(FoldText(text, Folding::kQuote).text, "a" + middle + "b") << static_cast<int>(c);
+  }
+}
+
 TEST(TextFoldingTest, QuoteFoldingIsNfkcForEveryCharacterBetweenLetters) {
   size_t seen = 0;
   for (char32_t c = 0x21; c < 0x110000; ++c) {

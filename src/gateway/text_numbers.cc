@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <re2/re2.h>
 
+#include "gateway/number_units.h"
 #include "gateway/number_words.h"
 #include "gateway/text_folding.h"
 
@@ -74,21 +75,11 @@ const DatePatterns& Dates() {
   return patterns;
 }
 
-struct UnitName {
-  std::string_view text, currency;
-};
-// Longer ones first where one begins another.
-constexpr std::array<UnitName, 28> kCurrencyNames = {{
-    {"us$", "USD"}, {"c$", "CAD"}, {"a$", "AUD"}, {"$", "USD"}, {"\u20AC", "EUR"}, {"\u00A3", "GBP"},
-    {"\u00A5", "JPY"}, {"\u20B9", "INR"}, {"usd", "USD"}, {"eur", "EUR"}, {"gbp", "GBP"}, {"jpy", "JPY"},
-    {"inr", "INR"}, {"cad", "CAD"}, {"aud", "AUD"}, {"chf", "CHF"}, {"cny", "CNY"}, {"mxn", "MXN"},
-    {"brl", "BRL"}, {"sek", "SEK"}, {"nok", "NOK"}, {"dkk", "DKK"}, {"pln", "PLN"}, {"dollars", "USD"},
-    {"dollar", "USD"}, {"euros", "EUR"}, {"euro", "EUR"}, {"pounds", "GBP"},
-}};
-
 class NumberFinder {
  public:
-  explicit NumberFinder(std::string_view text) : folded_(FoldText(text, Folding::kPhrase)), text_(folded_.text) {
+  NumberFinder(std::string_view text, bool html)
+      : folded_(FoldText(text, Folding::kPhrase, html)), text_(folded_.text), original_(text),
+        has_owed_words_(HasOwedWords(text_)) {
     // A line's end parts numbers where a space may group the digits of one.
     for (size_t i = 0; i < text_.size(); ++i) {
       if (text_[i] != ' ') continue;
@@ -123,6 +114,12 @@ class NumberFinder {
     NumberMention mention;
     mention.kind = kind;
     mention.values = std::move(values);
+    if (kind == Kind::kCode) {  // "$0x10": a currency at what is no number
+      NumberMention beside = mention;
+      size_t end = to;
+      TakeCurrency(from, &end, beside);
+      mention.currency = beside.currency;
+    }
     Report(std::move(mention), from, to);
   }
 
@@ -148,7 +145,7 @@ class NumberFinder {
     if (IsCurrencyCode(at, end)) return end;
     const std::string_view word = Rest(at).substr(0, end - at);
     if (std::ranges::any_of(word, NumIsDigit)) {
-      for (const UnitName& name : kCurrencyNames) {  // usd35
+      for (const CurrencyName& name : kCurrencyNames) {  // usd35
         if (word.starts_with(name.text) && std::ranges::all_of(word.substr(name.text.size()), NumIsDigit)) {
           return TakeNumeral(at + name.text.size());
         }
@@ -160,7 +157,7 @@ class NumberFinder {
 
   bool IsCurrencyCode(size_t at, size_t end) const {
     const std::string_view word = Rest(at).substr(0, end - at);
-    return std::ranges::find(kCurrencyNames, word, &UnitName::text) != kCurrencyNames.end();
+    return std::ranges::find(kCurrencyNames, word, &CurrencyName::text) != kCurrencyNames.end();
   }
 
   bool FollowedByUnit(size_t end) const {
@@ -334,17 +331,20 @@ class NumberFinder {
 
   // Percent, currency and thousands around the number at [at, end).
   size_t TakeUnits(size_t at, size_t end, NumberMention mention) {
-    static const re2::RE2 scale(R"(\s(thousand|million|billion|trillion)\b)");
     static const re2::RE2 percent(R"(\s?%|[\s-](?:percent|per\scent|pct)\b|\s?(bps)\b|\s(basis\spoints?)\b)");
     static const re2::RE2 cents(R"(\s?(?:cents?\b|\x{A2}))");
+    const size_t number = at;
+    bool money_word = false;
+    for (auto scale = ReadScaleWord(Rest(end)); scale && scale->places > 0; scale = ReadScaleWord(Rest(end))) {
+      if (scale->needs_money && !HasMoneyBeside(at, end + scale->length, mention)) break;
+      for (std::string& value : mention.values) value = ShiftedDecimal(value, scale->places);
+      money_word |= scale->is_money;
+      end += scale->length;
+      if (mention.values[0].size() > 30) break;
+    }
     re2::StringPiece rest(text_.data() + end, text_.size() - end);
     const auto taken = [&] { return text_.size() - rest.size(); };
-    std::string word, points, basis;
-    if (RE2::Consume(&rest, scale, &word)) {
-      const int places = word == "thousand" ? 3 : word == "million" ? 6 : word == "billion" ? 9 : 12;
-      for (std::string& value : mention.values) value = ShiftedDecimal(value, places);
-      end = taken();
-    }
+    std::string points, basis;
     if (RE2::Consume(&rest, percent, &points, &basis)) {
       mention.kind = Kind::kPercent;
       if (!points.empty() || !basis.empty()) {
@@ -358,9 +358,40 @@ class NumberFinder {
       end = taken();
     } else {
       at = TakeCurrency(at, &end, mention);
+      if (money_word && mention.kind != Kind::kMoney) {
+        mention.kind = Kind::kMoney;
+        mention.currency = "USD";
+      }
     }
+    at = TakeSign(number, at, mention);
+    mention.owed = has_owed_words_ && SaysOwed(text_, at, end);
     Report(std::move(mention), at, end);
     return end;
+  }
+
+  bool HasMoneyBeside(size_t at, size_t end, const NumberMention& mention) const {
+    NumberMention beside = mention;
+    TakeCurrency(at, &end, beside);
+    return beside.kind == Kind::kMoney;
+  }
+
+  // A minus at the number, or at its currency before it ("-$5", "$-5"), that joins it to no word: where it stands, else
+  // `begin`, where the number or its currency begins.
+  size_t TakeSign(size_t number, size_t begin, NumberMention& mention) const {
+    const auto parted = [&](size_t at) {
+      return at == 0 || NumIsSpace(text_[at - 1]) || std::string_view("([{:=,;\"'|/+<>").find(text_[at - 1]) < 16;
+    };
+    // Bullets are folded to hyphens too; they are none.
+    const auto minus = [&](size_t at) {
+      const auto [from, to] = folded_.Origin(at);
+      const std::string_view written = original_.substr(from, to - from);
+      return text_[at] == '-' && written != "\u2022" && written != "\u00B7" && written != "\u2027" &&
+             written != "\u30FB";
+    };
+    const bool within = number > begin && minus(number - 1);
+    const bool before = begin > 0 && minus(begin - 1) && parted(begin - 1);
+    mention.negative = within || before || EndsWithMinusWord(std::string_view(text_).substr(0, begin));
+    return before ? begin - 1 : begin;
   }
 
   size_t TakeCurrency(size_t at, size_t* end, NumberMention& mention) const {
@@ -391,10 +422,16 @@ class NumberFinder {
 
   FoldedText folded_;
   std::string text_;
+  std::string_view original_;
+  bool has_owed_words_;
   std::vector<NumberMention> found_;
   int list_label_ = 0;
   size_t after_date_ = std::string::npos;
 };
+
+std::string SignedValue(const std::string& value, bool negative) {
+  return negative && value != "0" ? "-" + value : value;
+}
 
 std::string DayOf(int64_t wall_ns) {
   const std::chrono::sys_days day = std::chrono::floor<std::chrono::days>(
@@ -417,7 +454,7 @@ std::string CanonicalDecimal(std::string_view digits) {
   return out;
 }
 
-std::vector<NumberMention> FindNumbers(std::string_view text) { return NumberFinder(text).Run(); }
+std::vector<NumberMention> FindNumbers(std::string_view text, bool html) { return NumberFinder(text, html).Run(); }
 
 bool NumberSet::Has(std::string_view space, const std::string& value) const {
   return keys_.contains(std::string(space) + "|" + value);
@@ -428,7 +465,8 @@ void NumberSet::Put(std::string_view space, const std::string& value) {
 }
 
 void NumberSet::Add(const NumberMention& mention) {
-  for (const std::string& value : mention.values) {
+  for (const std::string& unsigned_value : mention.values) {
+    const std::string value = SignedValue(unsigned_value, mention.negative);
     switch (mention.kind) {
       case Kind::kPlain:
         Put("plain", value);
@@ -464,7 +502,8 @@ void NumberSet::AddValue(std::string_view text) {
   const std::vector<NumberMention> mentions = FindNumbers(text);
   for (const NumberMention& mention : mentions) Add(mention);
   if (mentions.size() == 1 && mentions[0].kind == Kind::kPlain && mentions[0].length == text.size()) {
-    for (const std::string& value : mentions[0].values) {
+    for (const std::string& unsigned_value : mentions[0].values) {
+      const std::string value = SignedValue(unsigned_value, mentions[0].negative);
       Put("amount", value);
       Put("ratio", value);
     }
@@ -477,7 +516,7 @@ void NumberSet::AddJson(const boost::json::value& value, std::string_view curren
       for (const auto& member : value.get_object()) {
         const auto* text = member.value().if_string();
         if (text == nullptr || text->size() != 3) continue;
-        for (const UnitName& name : kCurrencyNames) {
+        for (const CurrencyName& name : kCurrencyNames) {
           if (name.currency == std::string_view(*text)) currency = name.currency;
         }
       }
@@ -510,12 +549,18 @@ void NumberSet::AddToolsAndFacts(const Evidence& evidence) {
 }
 
 bool NumberSet::Supports(const NumberMention& mention) const {
-  return std::ranges::any_of(mention.values, [&](const std::string& value) {
+  return SupportsAs(mention, mention.negative) || (mention.owed && !mention.negative && SupportsAs(mention, true));
+}
+
+bool NumberSet::SupportsAs(const NumberMention& mention, bool negative) const {
+  return std::ranges::any_of(mention.values, [&](const std::string& unsigned_value) {
+    const std::string value = SignedValue(unsigned_value, negative);
     switch (mention.kind) {
       case Kind::kPlain: return Has("plain", value);
       case Kind::kMoney: return Has(mention.currency, value) || Has("amount", value);
       case Kind::kPercent:
-        return Has("percent", value) || Has("ratio", value) || Has("ratio", ShiftedDecimal(value, -2));
+        return Has("percent", value) || Has("ratio", value) ||
+               Has("ratio", SignedValue(ShiftedDecimal(unsigned_value, -2), negative));
       case Kind::kDate: return Has("date", value);
       case Kind::kTime: return Has("time", value);
       case Kind::kCode: return Has("code", value);

@@ -3,8 +3,9 @@
 //
 // Read as one: 1,000.00, 1 000, 1'000, 1.000,00 and 1000; 5 %, 5 percent and 500 basis points; $35, USD 35 and
 // 35 dollars; 5k, 5 thousand; "thirty", "two hundred and five"; 2026-11-30, 30 November 2026, Nov. 30th, 2026,
-// 30.11.2026 and 11/30/2026 (03/04/2026 is either of two days); 3:30 pm and 15:30; digits of all scripts. Signs are not
-// compared.
+// 30.11.2026 and 11/30/2026 (03/04/2026 is either of two days); 3:30 pm and 15:30; digits of all scripts; 5k, 5 grand,
+// 5 lakh, $5 m.
+// A minus counts: a value below zero is borne out by "-5", "minus 5", or by 5 beside a word such as overdrawn or owe.
 // Not numbers: ordinals (first, 2nd), the labels of a numbered list (1., 2., ... in their order at the begin of lines),
 // "one" but before a unit of time or money. A word that holds digits (R05, 4.2.1) is a code, compared as it stands.
 // English words only.
@@ -30,11 +31,14 @@ struct NumberMention {
   std::vector<std::string> values;  // more than one: it can be read in several ways
   std::string currency;             // kMoney: "USD"
   bool two_decimals = false;        // written as amounts are
+  bool negative = false;            // a minus stands before it, or the word
+  bool owed = false;                // "overdrawn by", "you owe", ... stands near it: it may be a negative value
   size_t offset = 0, length = 0;    // bytes of the text as it was given
 };
 
 // In order of offset; they do not overlap.
-std::vector<NumberMention> FindNumbers(std::string_view text);
+// `html`: as they are read where HTML is rendered.
+std::vector<NumberMention> FindNumbers(std::string_view text, bool html = false);
 
 // 0012.50 -> 12.5
 std::string CanonicalDecimal(std::string_view digits_with_point);
@@ -53,6 +57,7 @@ class NumberSet {
   bool Supports(const NumberMention& mention) const;
 
  private:
+  bool SupportsAs(const NumberMention& mention, bool negative) const;
   bool Has(std::string_view space, const std::string& value) const;
   void Put(std::string_view space, const std::string& value);
   std::unordered_set<std::string> keys_;

@@ -1,10 +1,12 @@
 #include "gateway/verifier.h"
 
+#include <algorithm>
 #include <span>
 
 #include <fmt/format.h>
 
 #include "base/hash.h"
+#include "gateway/citation_text.h"
 #include "gateway/verifier_kinds.h"
 
 namespace surety::gateway {
@@ -65,18 +67,31 @@ const Passage* FindPassage(const Evidence& evidence, std::string_view key) {
   return nullptr;
 }
 
+void FindingList::Add(Finding finding) {
+  if (full() || !seen_.emplace(finding.what, finding.where, finding.offset).second) return;
+  findings_.push_back(std::move(finding));
+}
+
+std::string WithoutKnownKeys(std::string text, const Evidence& evidence) {
+  for (const Citation& citation : FindCitations(text)) {
+    if (FindPassage(evidence, citation.key) == nullptr) continue;
+    std::fill_n(text.begin() + static_cast<ptrdiff_t>(citation.offset) + 1, citation.key.size(), ',');
+  }
+  return text;
+}
+
 Result<std::unique_ptr<Verifier>> MakeVerifier(const VerifierSpec& spec, const std::string& directory,
                                                const Clock& clock) {
   if (spec.name.empty()) return Error(InvalidArgumentError("a verifier needs a name"));
   if (spec.deadline_ns <= 0) return Error(SpecError(spec, "deadline must be positive"));
   switch (spec.kind) {
-    case VerifierSpec::Kind::kCitations: return MakeCitationVerifier(spec);
-    case VerifierSpec::Kind::kNumbers: return MakeNumberVerifier(spec);
-    case VerifierSpec::Kind::kPhrases: return MakePhraseVerifier(spec);
-    case VerifierSpec::Kind::kPii: return MakePiiVerifier(spec);
-    case VerifierSpec::Kind::kSchema: return MakeSchemaVerifier(spec);
-    case VerifierSpec::Kind::kTable: return MakeTableVerifier(spec, directory);
-    case VerifierSpec::Kind::kHttp: return MakeHttpVerifier(spec, clock);
+    case VerifierSpec::Kind::kCitations: return MakeCitationVerifier(spec, clock);
+    case VerifierSpec::Kind::kNumbers: return MakeNumberVerifier(spec, clock);
+    case VerifierSpec::Kind::kPhrases: return MakePhraseVerifier(spec, clock);
+    case VerifierSpec::Kind::kPii: return MakePiiVerifier(spec, clock);
+    case VerifierSpec::Kind::kSchema: return MakeSchemaVerifier(spec, clock);
+    case VerifierSpec::Kind::kTable: return MakeTableVerifier(spec, directory, clock);
+    case VerifierSpec::Kind::kHttp: return MakeHttpVerifier(spec, directory, clock);
   }
   return Error(SpecError(spec, "unknown kind"));
 }

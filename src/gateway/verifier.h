@@ -7,9 +7,11 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/request.h"
@@ -50,7 +52,7 @@ class Verifier {
   virtual ~Verifier() = default;
   virtual const VerifierSpec& spec() const = 0;
   virtual std::string version() const = 0;
-  // `deadline_ns`: monotonic, of `clock` it was made with.
+  // `deadline_ns`: monotonic, of `clock` it was made with; 0: none. One that is late gives up and says kError.
   virtual Verdict Check(const AnswerText& answer, const Evidence& evidence, int64_t deadline_ns) const = 0;
   // From any thread: calls to services that are under way are given up (kError), and later ones too.
   virtual void Stop() {}
@@ -80,8 +82,14 @@ class VerifierSet {
                                                    const Clock& clock);
   virtual ~VerifierSet() = default;
   // `names`: of the policy's verifiers. `answer` and `evidence` are shared: a late verifier still reads them.
-  virtual Judgement Judge(const std::vector<std::string>& names, std::shared_ptr<const AnswerText> answer,
-                          std::shared_ptr<const Evidence> evidence, bool open_allowed) = 0;
+  // `deadline_ns`: monotonic, of all together; a verifier whose own deadline is later is cut off by it.
+  virtual Judgement JudgeUntil(const std::vector<std::string>& names, std::shared_ptr<const AnswerText> answer,
+                               std::shared_ptr<const Evidence> evidence, bool open_allowed, int64_t deadline_ns) = 0;
+  // With the verifiers' own deadlines alone.
+  Judgement Judge(const std::vector<std::string>& names, std::shared_ptr<const AnswerText> answer,
+                  std::shared_ptr<const Evidence> evidence, bool open_allowed) {
+    return JudgeUntil(names, std::move(answer), std::move(evidence), open_allowed, std::numeric_limits<int64_t>::max());
+  }
   // "citations@1, promises@1:ab12...": for cache keys and audit rows.
   virtual std::string Versions(const std::vector<std::string>& names) const = 0;
 };

@@ -29,6 +29,14 @@ struct Sitting {
   std::mutex mutex;
   std::condition_variable done;
   std::vector<std::optional<Verdict>> verdicts;   // guarded by mutex
+  size_t n_missing = 0;                           // of those that were begun; guarded by mutex
+
+  // With the mutex. One that was given up stays as it was judged. Who waits is woken once, by the last: it needs all.
+  void Put(size_t index, Verdict verdict) {
+    if (verdicts[index]) return;
+    verdicts[index] = std::move(verdict);
+    if (--n_missing == 0) done.notify_all();
+  }
 };
 
 struct CheckJob {
@@ -125,7 +133,7 @@ class CheckPool {
     }
     if (refused == nullptr) return wake_.notify_one();
     const std::lock_guard lock(refused->mutex);
-    refused->verdicts[job.index] = FailedToTell(*job.verifier, "too many checks wait");
+    refused->Put(job.index, FailedToTell(*job.verifier, "too many checks wait"));
   }
 
  private:
@@ -141,12 +149,8 @@ class CheckPool {
       }
       Verdict verdict = CheckOnce(job, clock_);
       verdict.duration_ns = clock_.NowNanos() - job.begin_ns;
-      {
-        const std::lock_guard lock(job.sitting->mutex);
-        // One that was given up stays as it was judged.
-        if (!job.sitting->verdicts[job.index]) job.sitting->verdicts[job.index] = std::move(verdict);
-      }
-      job.sitting->done.notify_all();
+      const std::lock_guard lock(job.sitting->mutex);
+      job.sitting->Put(job.index, std::move(verdict));
     }
   }
 
@@ -179,8 +183,8 @@ class ThreadedVerifierSet : public VerifierSet {
     for (const auto& [name, verifier] : verifiers_) verifier->Stop();
   }
 
-  Judgement Judge(const std::vector<std::string>& names, std::shared_ptr<const AnswerText> answer,
-                  std::shared_ptr<const Evidence> evidence, bool open_allowed) override {
+  Judgement JudgeUntil(const std::vector<std::string>& names, std::shared_ptr<const AnswerText> answer,
+                       std::shared_ptr<const Evidence> evidence, bool open_allowed, int64_t deadline_ns) override {
     SURETY_CHECK(answer != nullptr && evidence != nullptr);
     auto sitting = std::make_shared<Sitting>();
     sitting->answer = std::move(answer);
@@ -191,10 +195,13 @@ class ThreadedVerifierSet : public VerifierSet {
     for (size_t i = 0; i < names.size(); ++i) {
       const auto found = verifiers_.find(names[i]);
       verifiers.push_back(found == verifiers_.end() ? nullptr : found->second.get());
+    }
+    sitting->n_missing = verifiers.size() - static_cast<size_t>(std::ranges::count(verifiers, nullptr));
+    for (size_t i = 0; i < verifiers.size(); ++i) {
       if (verifiers[i] == nullptr) continue;
       const VerifierSpec& spec = verifiers[i]->spec();
       CheckPool& pool = spec.kind == VerifierSpec::Kind::kHttp ? *services_ : *checks_;
-      pool.Start({sitting, verifiers[i], i, begin_ns, begin_ns + spec.deadline_ns});
+      pool.Start({sitting, verifiers[i], i, begin_ns, std::min(begin_ns + spec.deadline_ns, deadline_ns)});
     }
     Judgement judgement;
     for (size_t i = 0; i < names.size(); ++i) {
@@ -205,7 +212,7 @@ class ThreadedVerifierSet : public VerifierSet {
         verdict.verifier = names[i];
         verdict.reason = "there is no such verifier";
       } else {
-        verdict = Await(*sitting, *verifier, i, begin_ns);
+        verdict = Await(*sitting, *verifier, i, begin_ns, deadline_ns);
         action = ActionFor(verifier->spec(), verdict, open_allowed);
       }
       if (action > judgement.action) {
@@ -229,15 +236,16 @@ class ThreadedVerifierSet : public VerifierSet {
   }
 
  private:
-  Verdict Await(Sitting& sitting, const Verifier& verifier, size_t index, int64_t begin_ns) {
-    const int64_t deadline_ns = begin_ns + verifier.spec().deadline_ns;
+  Verdict Await(Sitting& sitting, const Verifier& verifier, size_t index, int64_t begin_ns, int64_t limit_ns) {
+    const int64_t deadline_ns = std::min(begin_ns + verifier.spec().deadline_ns, limit_ns);
     std::unique_lock lock(sitting.mutex);
     std::optional<Verdict>& verdict = sitting.verdicts[index];
     while (!verdict) {
       const int64_t left_ns = deadline_ns - clock_.NowNanos();
       if (left_ns <= 0) {
-        verdict = FailedToTell(verifier, "late: no verdict before its deadline");
-        verdict->duration_ns = clock_.NowNanos() - begin_ns;
+        Verdict late = FailedToTell(verifier, "late: no verdict before its deadline");
+        late.duration_ns = clock_.NowNanos() - begin_ns;
+        sitting.Put(index, std::move(late));
         break;
       }
       sitting.done.wait_for(lock, std::min<std::chrono::nanoseconds>(kLookAgain, std::chrono::nanoseconds(left_ns)));

@@ -16,33 +16,36 @@ namespace {
 
 class CitationVerifier : public SpecVerifier {
  public:
-  explicit CitationVerifier(const VerifierSpec& spec)
-      : SpecVerifier(spec, VerifierVersion(1, fmt::format("min_quote {}", spec.min_quote))) {}
+  CitationVerifier(const VerifierSpec& spec, const Clock& clock)
+      : SpecVerifier(spec, VerifierVersion(2, fmt::format("min_quote {}", spec.min_quote)), clock) {}
 
-  Verdict Check(const AnswerText& answer, const Evidence& evidence, int64_t) const override {
-    std::vector<Finding> findings;
+  Verdict Check(const AnswerText& answer, const Evidence& evidence, int64_t deadline_ns) const override {
+    FindingList findings;
     const std::vector<Citation> citations = FindCitations(answer.text);
     PassageSet passages(evidence);
     std::vector<QuoteFinding> quotes;
     for (const Citation& citation : citations) {
+      if (Late(deadline_ns)) return LateVerdict();
+      if (findings.full()) return VerdictOf(findings.Take());
       quotes.push_back(passages.Check(citation, spec().min_quote));
       const QuoteFinding& quote = quotes.back();
       if (quote.verdict == QuoteVerdict::kFound) continue;
-      findings.push_back({fmt::format("{} quote: {}", NameOf(quote.verdict), quote.reason), "text", citation.offset,
+      findings.Add({fmt::format("{} quote: {}", NameOf(quote.verdict), quote.reason), "text", citation.offset,
                           citation.length});
     }
     NumberSet known;
     known.AddToolsAndFacts(evidence);
     const std::string plain = WithoutCitations(answer.text, citations);
-    const std::vector<NumberMention> numbers = FindNumbers(plain);
+    const std::vector<NumberMention> numbers = NumbersAsShown(plain);
     size_t next = 0;
     for (const Sentence& sentence : SplitSentences(answer.text, citations)) {
+      if (Late(deadline_ns)) return LateVerdict();
       const size_t first = next;
       while (next < numbers.size() && numbers[next].offset < sentence.end) ++next;
       CheckSentence({plain, sentence, std::span(numbers).subspan(first, next - first), quotes}, passages, known,
                     findings);
     }
-    return VerdictOf(std::move(findings));
+    return VerdictOf(findings.Take());
   }
 
  private:
@@ -53,8 +56,17 @@ class CitationVerifier : public SpecVerifier {
     const std::vector<QuoteFinding>& quotes;
   };
 
+  // As they stand, and where HTML is rendered: 1<b>2</b> is 12.
+  static std::vector<NumberMention> NumbersAsShown(std::string_view plain) {
+    std::vector<NumberMention> numbers = FindNumbers(plain);
+    if (plain.find_first_of("<&") == std::string_view::npos) return numbers;
+    for (NumberMention& number : FindNumbers(plain, /*html=*/true)) numbers.push_back(std::move(number));
+    std::ranges::stable_sort(numbers, {}, &NumberMention::offset);
+    return numbers;
+  }
+
   static void CheckSentence(const Claims& claims, PassageSet& passages, const NumberSet& known,
-                            std::vector<Finding>& findings) {
+                            FindingList& findings) {
     const auto& [plain, sentence, numbers, quotes] = claims;
     const size_t length = sentence.end - sentence.begin;
     const std::string claim =
@@ -68,11 +80,11 @@ class CitationVerifier : public SpecVerifier {
     }
     if (!found) {
       const std::string article = claim == "obligation" ? "an " : "a ";
-      findings.push_back({article + claim + " without a citation that is found", "text", sentence.begin, length});
+      findings.Add({article + claim + " without a citation that is found", "text", sentence.begin, length});
     }
     for (const NumberMention& number : numbers) {
       if (cited.Supports(number) || known.Supports(number)) continue;
-      findings.push_back({"a number that no cited words, tool or fact bears out", "text", number.offset,
+      findings.Add({"a number that no cited words, tool or fact bears out", "text", number.offset,
                           number.length});
     }
   }
@@ -80,9 +92,9 @@ class CitationVerifier : public SpecVerifier {
 
 }  // namespace
 
-MadeVerifier MakeCitationVerifier(const VerifierSpec& spec) {
+MadeVerifier MakeCitationVerifier(const VerifierSpec& spec, const Clock& clock) {
   if (spec.min_quote < 1 || spec.min_quote > 200) return Error(SpecError(spec, "min_quote must be 1 to 200"));
-  return std::make_unique<CitationVerifier>(spec);
+  return std::make_unique<CitationVerifier>(spec, clock);
 }
 
 }  // namespace surety::gateway

@@ -7,6 +7,7 @@
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>
 
+#include "gateway/http_access.h"
 #include "gateway/http_client.h"
 #include "gateway/strict_json.h"
 #include "gateway/text_folding.h"
@@ -34,17 +35,20 @@ std::string JudgeRequest(const VerifierSpec& spec, const AnswerText& answer, con
   }
   bjson::object facts;
   for (const auto& [name, text] : evidence.facts) facts[name] = text;
+  bjson::object signals;
+  for (const auto& [name, text] : evidence.signals) signals[name] = text;
   return bjson::serialize(bjson::object{
       {"verifier", spec.name},
       {"answer", bjson::object{{"text", answer.text}, {"reasoning", answer.reasoning}, {"calls", std::move(calls)}}},
       {"evidence", bjson::object{{"passages", std::move(passages)}, {"tools", std::move(tools)},
-                                 {"facts", std::move(facts)}, {"as_of_ns", evidence.as_of_ns}}}});
+                                 {"facts", std::move(facts)}, {"signals", std::move(signals)},
+                                 {"as_of_ns", evidence.as_of_ns}}}});
 }
 
 class HttpVerifier : public SpecVerifier {
  public:
-  HttpVerifier(const VerifierSpec& spec, const Clock& clock)
-      : SpecVerifier(spec, VerifierVersion(1, spec.url)), clock_(clock) {}
+  HttpVerifier(const VerifierSpec& spec, HttpCredentials credentials, const Clock& clock)
+      : SpecVerifier(spec, VerifierVersion(1, spec.url), clock), credentials_(std::move(credentials)) {}
 
   Verdict Check(const AnswerText& answer, const Evidence& evidence, int64_t deadline_ns) const override {
     const int64_t left_ns = deadline_ns - clock_.NowNanos();
@@ -53,6 +57,7 @@ class HttpVerifier : public SpecVerifier {
     call.method = "POST";
     call.url = spec().url;
     call.headers = {{"Content-Type", "application/json"}, {"Accept", "application/json"}};
+    UseCredentials(credentials_, call);
     call.body = JudgeRequest(spec(), answer, evidence);
     call.deadline_ns = Clock::Real().NowNanos() + left_ns;
     call.max_body_bytes = kMaxJudgeBytes;
@@ -90,17 +95,19 @@ class HttpVerifier : public SpecVerifier {
     return failed;
   }
 
-  const Clock& clock_;
+  const HttpCredentials credentials_;
   std::atomic<bool> stopped_{false};
 };
 
 }  // namespace
 
-MadeVerifier MakeHttpVerifier(const VerifierSpec& spec, const Clock& clock) {
+MadeVerifier MakeHttpVerifier(const VerifierSpec& spec, const std::string& directory, const Clock& clock) {
   if (const auto address = ParseHttpAddress(spec.url); !address) {
     return Error(SpecError(spec, "url: " + address.error().message()));
   }
-  return std::make_unique<HttpVerifier>(spec, clock);
+  auto credentials = ReadCredentials(spec.access, directory);
+  if (!credentials) return Error(SpecError(spec, credentials.error().message()));
+  return std::make_unique<HttpVerifier>(spec, *std::move(credentials), clock);
 }
 
 }  // namespace surety::gateway

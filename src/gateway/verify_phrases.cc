@@ -13,8 +13,6 @@
 namespace surety::gateway {
 namespace {
 
-constexpr size_t kMaxFindings = 200;
-
 std::string ListedText(const VerifierSpec& spec) {
   std::string all;
   for (const std::string& phrase : spec.phrases) all += "p" + std::to_string(phrase.size()) + ":" + phrase;
@@ -24,43 +22,37 @@ std::string ListedText(const VerifierSpec& spec) {
 
 class PhraseVerifier : public SpecVerifier {
  public:
-  PhraseVerifier(const VerifierSpec& spec, PhraseMatcher matcher, std::vector<std::unique_ptr<re2::RE2>> patterns)
-      : SpecVerifier(spec, VerifierVersion(1, ListedText(spec))), matcher_(std::move(matcher)),
+  PhraseVerifier(const VerifierSpec& spec, PhraseMatcher matcher, std::vector<std::unique_ptr<re2::RE2>> patterns,
+                 const Clock& clock)
+      : SpecVerifier(spec, VerifierVersion(1, ListedText(spec)), clock), matcher_(std::move(matcher)),
         patterns_(std::move(patterns)) {}
 
-  Verdict Check(const AnswerText& answer, const Evidence&, int64_t) const override {
-    std::vector<Finding> findings;
+  Verdict Check(const AnswerText& answer, const Evidence&, int64_t deadline_ns) const override {
+    FindingList findings;
     for (const AnswerView& view : ViewsOf(answer)) {
+      if (Late(deadline_ns)) return LateVerdict();
       FindOverrides(view, findings);
       Find(view, FoldText(view.text, Folding::kPhrase), findings);
       if (view.text.find_first_of("<&") != std::string::npos) {
         Find(view, FoldText(view.text, Folding::kPhrase, /*html=*/true), findings);
       }
     }
-    return VerdictOf(std::move(findings));
+    return VerdictOf(findings.Take());
   }
 
  private:
-  // One finding for one thing in one place, however many views show it.
-  static void Add(Finding finding, std::vector<Finding>& findings) {
-    const bool known = std::ranges::any_of(findings, [&finding](const Finding& f) {
-      return f.what == finding.what && f.where == finding.where && f.offset == finding.offset;
-    });
-    if (!known && findings.size() < kMaxFindings) findings.push_back(std::move(finding));
-  }
-
   // A text that is turned round reads as another one than its letters say: it cannot be checked.
-  static void FindOverrides(const AnswerView& view, std::vector<Finding>& findings) {
+  static void FindOverrides(const AnswerView& view, FindingList& findings) {
     for (const std::string_view mark : {"\u202D", "\u202E"}) {
       const size_t at = view.text.find(mark);
-      if (at != std::string::npos) Add(view.Locate("text direction override", at, at + mark.size()), findings);
+      if (at != std::string::npos) findings.Add(view.Locate("text direction override", at, at + mark.size()));
     }
   }
 
-  void Find(const AnswerView& view, const FoldedText& folded, std::vector<Finding>& findings) const {
+  void Find(const AnswerView& view, const FoldedText& folded, FindingList& findings) const {
     const auto report = [&](std::string what, size_t begin, size_t end) {
       const auto [offset, length] = folded.OriginOf(begin, end);
-      Add(view.Locate(std::move(what), offset, offset + length), findings);
+      findings.Add(view.Locate(std::move(what), offset, offset + length));
     };
     for (const PhraseMatch& match : matcher_.Find(folded)) {
       report("forbidden phrase '" + spec().phrases[match.phrase] + "'", match.begin, match.end);
@@ -72,7 +64,7 @@ class PhraseVerifier : public SpecVerifier {
         const auto begin = static_cast<size_t>(found.data() - text.data());
         if (!found.empty()) report("forbidden pattern '" + spec().patterns[i] + "'", begin, begin + found.size());
         at = begin + std::max<size_t>(found.size(), 1);
-        if (at > text.size() || findings.size() >= kMaxFindings) break;
+        if (at > text.size() || findings.full()) break;
       }
     }
   }
@@ -83,7 +75,7 @@ class PhraseVerifier : public SpecVerifier {
 
 }  // namespace
 
-MadeVerifier MakePhraseVerifier(const VerifierSpec& spec) {
+MadeVerifier MakePhraseVerifier(const VerifierSpec& spec, const Clock& clock) {
   if (spec.phrases.empty() && spec.patterns.empty()) {
     return Error(SpecError(spec, "phrases and patterns are empty: it would pass everything"));
   }
@@ -100,7 +92,7 @@ MadeVerifier MakePhraseVerifier(const VerifierSpec& spec) {
     }
     patterns.push_back(std::move(compiled));
   }
-  return std::make_unique<PhraseVerifier>(spec, *std::move(matcher), std::move(patterns));
+  return std::make_unique<PhraseVerifier>(spec, *std::move(matcher), std::move(patterns), clock);
 }
 
 }  // namespace surety::gateway

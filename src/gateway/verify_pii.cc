@@ -1,11 +1,9 @@
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/nearest_name.h"
 #include "gateway/answer_views.h"
-#include "gateway/citation_text.h"
 #include "gateway/personal_data.h"
 #include "gateway/verifier_kinds.h"
 
@@ -20,45 +18,33 @@ std::string JoinedKinds(const std::vector<std::string>& kinds) {
 
 class PiiVerifier : public SpecVerifier {
  public:
-  PiiVerifier(const VerifierSpec& spec, std::vector<PersonalKind> kinds)
-      : SpecVerifier(spec, VerifierVersion(1, JoinedKinds(spec.kinds))), kinds_(std::move(kinds)) {}
+  PiiVerifier(const VerifierSpec& spec, std::vector<PersonalKind> kinds, const Clock& clock)
+      : SpecVerifier(spec, VerifierVersion(2, JoinedKinds(spec.kinds)), clock), kinds_(std::move(kinds)) {}
 
-  Verdict Check(const AnswerText& answer, const Evidence& evidence, int64_t) const override {
-    std::vector<Finding> findings;
+  Verdict Check(const AnswerText& answer, const Evidence& evidence, int64_t deadline_ns) const override {
+    FindingList findings;
     for (const AnswerView& view : ViewsOf(answer)) {
-      const std::string text = WithoutKnownKeys(view.text, evidence);
-      for (const PersonalItem& item : FindPersonalData(text, kinds_)) {
+      if (Late(deadline_ns)) return LateVerdict();
+      for (const PersonalItem& item : FindPersonalData(WithoutKnownKeys(view.text, evidence), kinds_)) {
         // Two numbers side by side in joined fields may look like one.
         if (item.shape && view.kind == AnswerView::Kind::kJoined) continue;
         std::string what = "personal data: " + std::string(NameOf(item.kind));
         if (!item.detail.empty()) what += " (" + item.detail + ")";
         if (item.shape) what += ", by its shape";
-        Finding finding = view.Locate(std::move(what), item.offset, item.offset + item.length);
-        const bool known = std::ranges::any_of(findings, [&finding](const Finding& f) {
-          return f.where == finding.where && f.offset == finding.offset && f.what == finding.what;
-        });
-        if (!known) findings.push_back(std::move(finding));
+        findings.Add(view.Locate(std::move(what), item.offset, item.offset + item.length));
       }
+      if (findings.full()) break;
     }
-    return VerdictOf(std::move(findings));
+    return VerdictOf(findings.Take());
   }
 
  private:
-  // [terms:2@v1.final] is no address, where it names a passage of the evidence.
-  static std::string WithoutKnownKeys(std::string text, const Evidence& evidence) {
-    for (const Citation& citation : FindCitations(text)) {
-      if (FindPassage(evidence, citation.key) == nullptr) continue;
-      std::fill_n(text.begin() + static_cast<ptrdiff_t>(citation.offset) + 1, citation.key.size(), ',');
-    }
-    return text;
-  }
-
   std::vector<PersonalKind> kinds_;
 };
 
 }  // namespace
 
-MadeVerifier MakePiiVerifier(const VerifierSpec& spec) {
+MadeVerifier MakePiiVerifier(const VerifierSpec& spec, const Clock& clock) {
   std::vector<PersonalKind> kinds;
   std::vector<std::string> names;
   for (int i = 0; i < kPersonalKindCount; ++i) names.emplace_back(NameOf(static_cast<PersonalKind>(i)));
@@ -72,7 +58,7 @@ MadeVerifier MakePiiVerifier(const VerifierSpec& spec) {
     }
     kinds.push_back(*kind);
   }
-  return std::make_unique<PiiVerifier>(spec, std::move(kinds));
+  return std::make_unique<PiiVerifier>(spec, std::move(kinds), clock);
 }
 
 }  // namespace surety::gateway

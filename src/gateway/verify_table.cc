@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 #include <vector>
@@ -9,7 +10,6 @@
 #include <re2/re2.h>
 
 #include "gateway/answer_views.h"
-#include "gateway/citation_text.h"
 #include "gateway/code_table.h"
 #include "gateway/text_folding.h"
 #include "gateway/verifier_kinds.h"
@@ -20,6 +20,8 @@ namespace {
 constexpr size_t kTitleBytes = 240;   // how much of the text beside a code is read for its title
 
 std::string TableFolded(std::string_view text) { return FoldText(text, Folding::kPhrase).text; }
+
+char UpperCase(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
 
 bool StartsWithWords(std::string_view text, std::string_view words) {
   return text.starts_with(words) &&
@@ -33,8 +35,9 @@ bool EndsWithWords(std::string_view text, std::string_view words) {
 
 class TableVerifier : public SpecVerifier {
  public:
-  TableVerifier(const VerifierSpec& spec, CodeTable table)
-      : SpecVerifier(spec, fmt::format("1:{}@{}:{}", table.name(), table.version(), table.digest().substr(0, 8))),
+  TableVerifier(const VerifierSpec& spec, CodeTable table, const Clock& clock)
+      : SpecVerifier(spec, fmt::format("2:{}@{}:{}", table.name(), table.version(), table.digest().substr(0, 8)),
+                     clock),
         table_(std::move(table)), pattern_("(?i)(?:" + table_.pattern() + ")") {
     for (const CodeEntry& entry : table_.entries()) {
       codes_[TableFolded(entry.code)] = entry.code;
@@ -42,13 +45,29 @@ class TableVerifier : public SpecVerifier {
     }
   }
 
-  Verdict Check(const AnswerText& answer, const Evidence& evidence, int64_t) const override {
-    std::vector<Finding> findings;
+  Verdict Check(const AnswerText& answer, const Evidence& evidence, int64_t deadline_ns) const override {
+    FindingList findings;
     const std::set<std::string> known = CodesOfTools(evidence);
-    for (const AnswerView& view : ViewsOf(answer)) {
-      if (view.kind != AnswerView::Kind::kJoined) CheckView(view, evidence, known, findings);
+    for (const std::string& code : known) {
+      // What the case is about, named in the answer or not.
+      if (const std::string why = Unconfirmed(table_.Find(code, evidence.as_of_ns)); !why.empty()) {
+        findings.Add({.what = why, .where = "tools", .offset = 0, .length = 0});
+      }
     }
-    return VerdictOf(std::move(findings));
+    for (const AnswerView& view : ViewsOf(answer)) {
+      if (view.kind == AnswerView::Kind::kJoined) continue;
+      const std::string plain = WithoutKnownKeys(view.text, evidence);  // names of passages are no codes
+      for (const bool html : {false, true}) {
+        if (html && plain.find_first_of("<&") == std::string::npos) continue;
+        const FoldedText folded = FoldText(plain, Folding::kPhrase, html);
+        for (const bool squeezed : {false, true}) {
+          if (Late(deadline_ns)) return LateVerdict();
+          CheckMentions({view, folded, squeezed ? Squeezed(folded.text) : Whole(folded.text), known}, evidence.as_of_ns,
+                        findings);
+        }
+      }
+    }
+    return VerdictOf(findings.Take());
   }
 
  private:
@@ -70,7 +89,9 @@ class TableVerifier : public SpecVerifier {
                               (end == text.size() || !IsWordCharacter(CharacterAt(text, end).first));
       if (!whole_word) continue;
       const auto known = codes_.find(TableFolded(found.as_string()));
-      mentions.push_back({known == codes_.end() ? found.as_string() : known->second, begin, end});
+      std::string code = known == codes_.end() ? found.as_string() : known->second;
+      if (known == codes_.end()) std::ranges::transform(code, code.begin(), UpperCase);
+      mentions.push_back({std::move(code), begin, end});
     }
     return mentions;
   }
@@ -95,23 +116,50 @@ class TableVerifier : public SpecVerifier {
     return codes;
   }
 
-  void CheckView(const AnswerView& view, const Evidence& evidence, const std::set<std::string>& of_tools,
-                 std::vector<Finding>& findings) const {
-    std::string plain = view.text;
-    for (const Citation& citation : FindCitations(view.text)) {  // names of passages are no codes
-      if (FindPassage(evidence, citation.key) == nullptr) continue;
-      std::fill_n(plain.begin() + static_cast<ptrdiff_t>(citation.offset) + 1, citation.key.size(), ',');
+  // A text with where each byte stands in the folded one.
+  struct Reading {
+    std::string text;
+    std::vector<size_t> at;
+  };
+
+  static Reading Whole(const std::string& folded) {
+    Reading reading{folded, std::vector<size_t>(folded.size())};
+    std::iota(reading.at.begin(), reading.at.end(), size_t{0});
+    return reading;
+  }
+
+  // Without a space or sign between a letter and a digit: "R 54", "R-54" and "R. 54" are R54.
+  static Reading Squeezed(const std::string& folded) {
+    const auto parts = [&](size_t at) { return std::string_view(" -./:#").find(folded[at]) != std::string_view::npos; };
+    const auto letter = [&](size_t at) { return folded[at] >= 'a' && folded[at] <= 'z'; };
+    Reading reading;
+    for (size_t at = 0; at < folded.size(); ++at) {
+      if (at > 0 && letter(at - 1) && parts(at)) {
+        size_t next = at + 1;
+        if (next < folded.size() && parts(next)) ++next;
+        if (next < folded.size() && folded[next] >= '0' && folded[next] <= '9') at = next;
+      }
+      reading.text += folded[at];
+      reading.at.push_back(at);
     }
-    const FoldedText folded = FoldText(plain, Folding::kQuote);
-    for (const Mention& mention : MentionsIn(folded.text)) {
-      const std::string wrong = Wrong(folded.text, mention, evidence.as_of_ns, of_tools);
+    return reading;
+  }
+
+  struct ViewReading {
+    const AnswerView& view;
+    const FoldedText& folded;
+    Reading reading;
+    const std::set<std::string>& of_tools;
+  };
+
+  void CheckMentions(const ViewReading& in, int64_t as_of_ns, FindingList& findings) const {
+    for (const Mention& found : MentionsIn(in.reading.text)) {
+      if (findings.full()) return;
+      const Mention mention{found.code, in.reading.at[found.begin], in.reading.at[found.end - 1] + 1};
+      const std::string wrong = Wrong(in.folded.text, mention, as_of_ns, in.of_tools);
       if (wrong.empty()) continue;
-      const auto [offset, length] = folded.OriginOf(mention.begin, mention.end);
-      Finding finding = view.Locate(wrong, offset, offset + length);
-      const bool known = std::ranges::any_of(findings, [&finding](const Finding& f) {
-        return f.where == finding.where && f.offset == finding.offset;
-      });
-      if (!known) findings.push_back(std::move(finding));
+      const auto [offset, length] = in.folded.OriginOf(mention.begin, mention.end);
+      findings.Add(in.view.Locate(wrong, offset, offset + length));
     }
   }
 
@@ -130,7 +178,12 @@ class TableVerifier : public SpecVerifier {
         TitleBeforeIsWrong(text.substr(0, mention.begin), own)) {
       return "code " + mention.code + " with another meaning than the table's ('" + entry->titles[0] + "')";
     }
-    return "";
+    return Unconfirmed(entry);
+  }
+
+  static std::string Unconfirmed(const CodeEntry* entry) {
+    if (entry == nullptr || entry->unconfirmed.empty()) return "";
+    return "code " + entry->code + " is unconfirmed (" + entry->unconfirmed + "): a person decides";
   }
 
   // "R01 (...)", "R01: ...", "R01 means ..." state a title; after a comma or "is" only a title of the table is one.
@@ -173,12 +226,12 @@ class TableVerifier : public SpecVerifier {
 
 }  // namespace
 
-MadeVerifier MakeTableVerifier(const VerifierSpec& spec, const std::string& directory) {
+MadeVerifier MakeTableVerifier(const VerifierSpec& spec, const std::string& directory, const Clock& clock) {
   if (spec.table.empty()) return Error(SpecError(spec, "table is missing"));
   const std::filesystem::path path = std::filesystem::path(directory) / spec.table;
   auto table = CodeTable::Read(path.string());
   if (!table) return Error(table.error().WithContext("verifier '" + spec.name + "'"));
-  return std::make_unique<TableVerifier>(spec, *std::move(table));
+  return std::make_unique<TableVerifier>(spec, *std::move(table), clock);
 }
 
 }  // namespace surety::gateway
