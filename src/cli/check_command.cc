@@ -1,5 +1,7 @@
 // surety check: the obligations of a policy, proved before it serves anybody.
+#include <memory>
 #include <set>
+#include <tuple>
 
 #include <boost/json.hpp>
 #include <fmt/format.h>
@@ -10,10 +12,13 @@
 #include "cli/exit_codes.h"
 #include "cli/json_out.h"
 #include "cli/output.h"
+#include "gateway/payload_vault.h"
 #include "gateway/policy_check.h"
 #include "gateway/policy_diff.h"
+#include "gateway/policy_history.h"
 #include "gateway/policy_reader.h"
 #include "gateway/policy_trace.h"
+#include "gateway/policy_values.h"
 
 namespace surety::cli {
 namespace {
@@ -55,7 +60,34 @@ void PrintDiff(const boost::json::object& diff) {
   for (const value& line : diff.at("caches").as_array()) Print("  cache: {}\n", Text(line));
 }
 
+void PrintHistory(const boost::json::object& trace) {
+  const auto count = [&](std::string_view name) { return trace.at(name).to_number<int64_t>(); };
+  Print("\n{} of {} decisions take another route, {} are undetermined\n", count("moved"), count("decisions"),
+        count("undetermined"));
+  if (count("of_other_policy") > 0) {
+    Print("  {} were made under another policy than --diff names, and are left out\n", count("of_other_policy"));
+  }
+  if (count("without_route") > 0) Print("  {} ended before a route was chosen\n", count("without_route"));
+  for (const auto& move : trace.at("moves").as_object()) {
+    Print("  {}: {}\n", std::string_view(move.key()), move.value().to_number<int64_t>());
+  }
+  for (const value& line : trace.at("lines").as_array()) {
+    std::string routes;
+    for (const value& route : line.at("new").as_array()) routes += (routes.empty() ? "" : " or ") + Text(route);
+    const std::string why = Text(line.at("why"));
+    Print("  {} {}: {} > {}{}\n", line.at("moved").as_bool() ? "moves" : "open ", Text(line.at("id")),
+          Text(line.at("old")), routes, why.empty() ? "" : " (" + why + ")");
+  }
+  for (const value& row : trace.at("partitions").as_array()) {
+    Print("  cached partitions of {}: {} seen in {} lookups: {}\n", Text(row.at("route")),
+          row.at("partitions").to_number<int64_t>(), row.at("decisions").to_number<int64_t>(),
+          row.at("die").as_bool() ? "all die" : "all stay");
+  }
+  for (const value& note : trace.at("notes").as_array()) Print("  note: {}\n", Text(note));
+}
+
 void PrintTrace(const boost::json::object& trace) {
+  if (trace.contains("decisions")) return PrintHistory(trace);
   Print("\n{} of {} requests take another route\n", trace.at("moved").to_number<int64_t>(),
         trace.at("requests").to_number<int64_t>());
   for (const auto& move : trace.at("moves").as_object()) {
@@ -73,8 +105,10 @@ class CheckCommand final : public Command {
     return "  surety check policy.yaml\n"
            "  surety check policy.yaml --explain cache\n"
            "  surety check policy.yaml --diff policy-2026.10.yaml\n"
+           "  surety check policy.yaml --diff policy-2026.10.yaml --trace state --since 2026-11-29\n"
            "  surety check --schema > policy.schema.json\n\n"
-           "Exit codes: 0 all obligations hold, 1 one does not or the file cannot be read, 2 wrong command line.";
+           "Exit codes: 0 all obligations hold, 1 one does not or a file cannot be read, 2 wrong command line. What\n"
+           "changes (--diff, --trace) does not alter it.";
   }
   void Declare(Flags& flags) override {
     flags.Positional("POLICY", policy_, false, "the policy file");
@@ -82,8 +116,11 @@ class CheckCommand final : public Command {
     flags.Add("--explain", explain_, "cache: by route and dimension its source, canonical form and witnesses");
     flags.Add("--diff", old_, "an older policy: what changes, and which cached answers die");
     flags.Add("--trace", trace_,
-              "with --diff: a file of requests, one JSON object a line (text, claims, metadata); which of "
-              "them take another route");
+              "with --diff: an audit log (its newest file or its folder), or a file of requests, one JSON object a "
+              "line (text, claims, metadata); which of them take another route");
+    flags.Add("--vault", vault_, "with --trace LOG: the folder with vault.db and vault.key, to read texts of the log");
+    flags.Add("--since", since_, "with --trace LOG: decisions from this instant on (2026-11-29, or RFC 3339)");
+    flags.Add("--until", until_, "with --trace LOG: decisions before this instant");
     flags.Add("--brief", brief_, "one line an obligation, with what is broken");
     flags.Group("Output");
     flags.Add("--json", json_,
@@ -102,6 +139,16 @@ class CheckCommand final : public Command {
           InvalidArgumentError(fmt::format("--explain: '{}' cannot be explained; cache can", *explain_)));
     }
     if (trace_ && !old_) return ReportUsage(InvalidArgumentError("--trace: name the older policy with --diff too"));
+    if (!trace_ && (vault_ || since_ || until_)) {
+      return ReportUsage(InvalidArgumentError("--vault, --since and --until are for --trace LOG"));
+    }
+    for (const auto& [flag, text, instant] : {std::tuple("--since", &since_, &history_.from_ns),
+                                              std::tuple("--until", &until_, &history_.to_ns)}) {
+      if (!*text) continue;
+      const auto read = gateway::ParseInstant(**text);
+      if (!read) return ReportUsage(read.error().WithContext(flag));
+      *instant = *read;
+    }
     FileSystem& files = FileSystem::Real();
     const auto policy = gateway::ReadPolicy(files, policy_);
     if (!policy) return ReportFailure(policy.error());
@@ -123,7 +170,39 @@ class CheckCommand final : public Command {
   }
 
  private:
+  // Its folder, or a file whose first line is a row.
+  Result<bool> TraceIsLog(FileSystem& files) const {
+    if (files.IsDirectory(*trace_)) return true;
+    SURETY_ASSIGN_OR_RETURN(const auto file, files.Map(*trace_));
+    const auto bytes = file->bytes();
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min<size_t>(bytes.size(), 8));
+    return text.starts_with("{\"seq\":");
+  }
+
+  Result<boost::json::object> CompareLog(const gateway::Policy& old, const gateway::CheckInput& input) const {
+    gateway::HistoryOptions options = history_;
+    std::shared_ptr<gateway::PayloadVault> vault;
+    if (vault_) {
+      const std::string database = *vault_ + "/vault.db", key = *vault_ + "/vault.key";
+      for (const std::string& name : {database, key}) {   // the vault would make them
+        if (!input.files.Exists(name)) return Error(NotFoundError("--vault: there is no '" + name + "'"));
+      }
+      SURETY_ASSIGN_OR_RETURN(vault, gateway::PayloadVault::Open(database, key));
+      options.unseal = [vault](const boost::json::object& sealed, const std::string& decision) {
+        return vault->Unseal(sealed, decision);
+      };
+    }
+    SURETY_ASSIGN_OR_RETURN(const auto decisions, gateway::ReadPastDecisions(*trace_, options));
+    return gateway::CompareHistory(old, input.policy, input.files, decisions);
+  }
+
   Result<boost::json::object> Compare(const gateway::Policy& old, const gateway::CheckInput& input) const {
+    SURETY_ASSIGN_OR_RETURN(const bool is_log, TraceIsLog(input.files));
+    if (is_log) return CompareLog(old, input);
+    if (vault_ || since_ || until_) {
+      return Error(InvalidArgumentError("--vault, --since and --until are for an audit log, and this is a file of "
+                                        "requests"));
+    }
     SURETY_ASSIGN_OR_RETURN(const std::string text, input.files.ReadAll(*trace_, kMaxTraceBytes));
     SURETY_ASSIGN_OR_RETURN(const auto requests, gateway::ParseRequestTrace(text));
     return gateway::CompareTraces(old, input.policy, requests, input.now_ns);
@@ -150,7 +229,8 @@ class CheckCommand final : public Command {
   }
 
   std::string policy_;
-  std::optional<std::string> explain_, old_, trace_;
+  std::optional<std::string> explain_, old_, trace_, vault_, since_, until_;
+  gateway::HistoryOptions history_;
   bool brief_ = false, json_ = false, schema_ = false;
 };
 

@@ -141,6 +141,16 @@ Result<Circumstances> ReadCircumstances(const Policy& policy, const api::Caller&
   return canonical;
 }
 
+Result<Circumstances> ReadDimensions(const Policy& policy, const api::Caller& caller, int64_t as_of_ns,
+                                     std::span<const Dimension> dimensions) {
+  const Inputs in{policy, caller, as_of_ns, nullptr, nullptr};
+  Circumstances raw;
+  for (const Dimension dimension : dimensions) SURETY_RETURN_IF_ERROR(ReadDimension(in, dimension, raw));
+  auto canonical = Canonical(std::move(raw));
+  if (!canonical) return Error(Status(StatusCode::kPermissionDenied, canonical.error().message()));
+  return canonical;
+}
+
 Result<int64_t> AsOf(const Policy& policy, const api::Caller& caller, int64_t now_wall_ns) {
   const DimensionSource& source = policy.identity[static_cast<size_t>(Dimension::kEffectiveDate)];
   if (source.from != From::kMetadata && source.from != From::kClaim) return now_wall_ns;

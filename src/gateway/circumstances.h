@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,10 @@ namespace surety::gateway {
 // widens.
 Result<Circumstances> ReadCircumstances(const Policy& policy, const api::Caller& caller, int64_t as_of_ns,
                                         const Signals* signals, const std::vector<ToolResult>* tools);
+
+// Some dimensions alone, of a caller who asks about a decision or reviews one, so without signals, tools or a request.
+Result<Circumstances> ReadDimensions(const Policy& policy, const api::Caller& caller, int64_t as_of_ns,
+                                     std::span<const Dimension> dimensions);
 
 // The instant that the answer is about: now, or the date that metadata names where the policy allows it.
 Result<int64_t> AsOf(const Policy& policy, const api::Caller& caller, int64_t now_wall_ns);

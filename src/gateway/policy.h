@@ -25,6 +25,22 @@ namespace surety::gateway {
 enum class Level : uint8_t { kLow, kMedium, kHigh };
 std::string_view NameOf(Level level);
 
+// Where a secret lies; the policy never holds one.
+struct SecretSource {
+  std::string variable;              // of the environment
+  std::string file;                  // relative to the policy; not part of its digest
+  bool empty() const { return variable.empty() && file.empty(); }
+  bool operator==(const SecretSource&) const = default;
+};
+
+// How another server is reached (http_access.h). Files are relative to the policy.
+struct HttpAccess {
+  std::string ca_file;                           // PEM; authorities that are trusted beside the system's
+  std::string client_certificate, client_key;    // PEM; both or neither
+  std::map<std::string, SecretSource> headers;
+  bool operator==(const HttpAccess&) const = default;
+};
+
 // What must be equal for an answer to be shared, in the order in which it is encoded.
 enum class Dimension : uint8_t {
   kTenant, kPermissions, kRegion, kProduct, kPolicyVersion, kLanguage, kEligibility, kEffectiveDate,
@@ -66,7 +82,7 @@ struct Condition {
 using When = std::vector<Condition>;
 
 struct SignalSpec {
-  enum class By : uint8_t { kPhrases, kPattern, kClassifier, kMetadata, kLength };
+  enum class By : uint8_t { kPhrases, kPattern, kClassifier, kMetadata, kLength, kAmount };
   std::string name;
   By by = By::kPhrases;
   // kPhrases: by label. One unnamed label: the signal is true or false. Several: the label whose phrase occurs; "none";
@@ -90,6 +106,9 @@ struct LevelSpec {
   };
   Level base = Level::kLow;
   std::vector<Rule> rules;
+  // Of risk: verifiers that each route with a model needs which can be taken at that level or a higher one. Without it
+  // a route needs those of the routes of lower levels.
+  std::optional<std::array<std::vector<std::string>, 3>> verify;
 };
 
 // Costs and limits carry LiteLLM's names in the file.
@@ -99,7 +118,8 @@ struct ModelSpec {
   Engine engine = Engine::kLocal;
   std::string weights;               // kLocal: as `surety serve -m` takes it; kRemote: the model's name there
   std::string api_base;              // kRemote: "http://host:port/v1"
-  std::string api_key_env;           // kRemote: os.environ/NAME
+  SecretSource api_key;              // kRemote
+  HttpAccess access;                 // kRemote
   double input_cost_per_token = 0, output_cost_per_token = 0, cache_read_input_token_cost = 0;
   int max_parallel_requests = 0;     // 0: no limit
   int64_t rpm = 0, tpm = 0;          // 0: no limit; the reader makes budgets of scope kModel of them
@@ -125,6 +145,7 @@ struct ToolSpec {
   Kind kind = Kind::kRead;
   By by = By::kHttp;
   std::string url;                   // kHttp
+  HttpAccess access;                 // kHttp
   std::string database, query;       // kSql: SQLite file or postgresql://...; named parameters :case, :subject, ...
   std::vector<std::string> command;  // kCommand: program (absolute) and arguments; arguments of the call come on stdin
   std::vector<std::string> arguments;  // allowed names, from metadata or signals; anything else is refused
@@ -156,6 +177,7 @@ struct VerifierSpec {
   std::vector<std::string> kinds;    // kPii: card, ssn, iban, email, phone, ...; empty: all
   boost::json::value schema;         // kSchema
   std::string url;                   // kHttp
+  HttpAccess access;                 // kHttp
   int min_quote = 12;                // kCitations: characters
   int line = 0;
 };
@@ -169,10 +191,13 @@ struct CacheSpec {
   bool subject_bound = true;             // entries are for the subject that caused them alone, unless declared public
 };
 
+// Of a model that does not say how long its context is.
+inline constexpr int kAssumedContextTokens = 8192;
+
 // What a model's context may be filled with.
 struct ContextSpec {
   std::string name;
-  int max_input_tokens = 0;          // 0: what the model takes
+  int max_input_tokens = 0;          // 0: what the model takes, or kAssumedContextTokens where that is not known
   int reserve_output_tokens = 512;
   int cite_tokens = 2048;            // for retrieved passages, best first
   int per_document_tokens = 0;       // of cite_tokens; 0: no cap
@@ -188,6 +213,7 @@ struct ReleaseSpec {
   Audience audience = Audience::kCustomer;
   Mode mode = Mode::kHeld;
   std::string review;                // a queue of `review`; empty: released when all verifiers passed
+  int64_t progress_ns = 10'000'000'000;  // a stream that has nothing to say for so long says that it is worked on
 };
 
 struct FallbackSpec {
@@ -213,7 +239,7 @@ struct RouteSpec {
   ReleaseSpec release;
   std::vector<FallbackSpec> fallback;
   std::string context;
-  std::string queue;                 // kHuman: a queue of `review`
+  std::string queue;                 // of `review`: kHuman: who answers; else who decides what needs a person
   int max_attempts = 1;              // generations, repair included
   int max_output_tokens = 1024;
   int64_t deadline_ns = 60'000'000'000;
@@ -254,13 +280,16 @@ struct SloSpec {
   int line = 0;
 };
 
+// ReviewQueueSpec::permission: nobody but administrators, whatever permissions a token names.
+inline constexpr std::string_view kAdministratorsAlone = "administrators";
+
 struct ReviewQueueSpec {
   std::string name;
   int64_t lease_ns = 600'000'000'000;
   int approvals = 1;
   bool exclude_author = true;
   bool reasons_required = true;
-  std::string permission;            // that a reviewer needs; empty: any reviewer
+  std::string permission;            // that a reviewer needs; empty (not by the reader): any reviewer
   double minute_cost = 0;            // of a reviewer
   int line = 0;
 };
@@ -270,7 +299,10 @@ struct StateSpec {                   // where state lies
   std::string review_database;       // empty: SQLite in `directory`; postgresql://...
   std::string audit;                 // empty: audit.log in `directory`
   int64_t cache_bytes = 64 << 20;
+  double cache_shadow = 0.01;        // share of answers from the cache that are computed again afterwards
   int max_waiting_audit_rows = 4096;
+  int64_t audit_rotate_at = int64_t{1} << 30;    // bytes of one file of the log; 0: never for its size
+  int64_t audit_rotate_every_ns = 0;             // 0: never for its age
 };
 
 struct Policy {

@@ -1,55 +1,82 @@
-// Obligation 12: tables and ready-made answers.
+// Obligation 12: tables, ready-made answers, and that everything which the policy describes can be made.
+#include "gateway/policy_check_data.h"
+
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
 
-#include <boost/json.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "gateway/policy_check.h"
-#include "gateway/policy_check_data.h"
+#include "gateway/policy_check_controls.h"
+#include "gateway/policy_runtime.h"
 #include "gateway/policy_values.h"
+#include "gateway/signals.h"
+#include "gateway/tool_call.h"
+#include "gateway/verifier.h"
 
 namespace surety::gateway {
 namespace {
 
 constexpr int64_t kMaxCheckedTableBytes = 16LL << 20;
 
-const std::string* TextOfMember(const boost::json::object& object, std::string_view name, std::string& out) {
-  const auto* value = object.if_contains(name);
-  if (value == nullptr || !value->is_string() || value->get_string().empty()) return nullptr;
-  out = std::string(std::string_view(value->get_string()));
-  return &out;
-}
-
-// The time of one row; a fault where it is none.
-Result<Validity> ValidityOfRow(const boost::json::object& row) {
-  Validity validity;
-  std::string text;
-  for (const auto& [name, end] :
-       {std::pair("effective_from", &validity.from_ns), std::pair("effective_to", &validity.to_ns)}) {
-    if (!row.contains(name)) continue;
-    if (TextOfMember(row, name, text) == nullptr)
-      return Error(InvalidArgumentError(fmt::format("{} is no text", name)));
-    SURETY_ASSIGN_OR_RETURN(*end, ParseInstant(text));
+// The rows of one code say from when they hold, follow each other without a gap, and reach over the policy's own time.
+// (That they do not overlap is the table's own rule.)
+void CheckRows(const std::string& where, std::vector<const CodeEntry*> rows, const Validity& served, Obligation& out) {
+  std::ranges::sort(rows, {}, [](const CodeEntry* row) { return row->validity.from_ns; });
+  const auto fault = [&](const std::string& what) {
+    out.faults.push_back(fmt::format("{}: code {} {}", where, rows[0]->code, what));
+  };
+  const CodeEntry &first = *rows.front(), &last = *rows.back();
+  if (first.validity.from_ns == Validity{}.from_ns) {
+    return fault("has no effective_from, its own or the table's: from when it holds is not said");
   }
-  if (validity.from_ns < validity.to_ns) return validity;
-  return Error(InvalidArgumentError("effective_to is not later than effective_from"));
+  for (size_t i = 0; i + 1 < rows.size(); ++i) {
+    const Validity &one = rows[i]->validity, &next = rows[i + 1]->validity;
+    if (next.from_ns > one.to_ns && one.to_ns < served.to_ns && next.from_ns > served.from_ns) {
+      fault(fmt::format("has a gap from {} to {}", FormatInstant(one.to_ns), FormatInstant(next.from_ns)));
+    }
+  }
+  if (last.validity.to_ns <= served.from_ns) return;   // it ended before anybody is served
+  if (first.validity.from_ns > served.from_ns && !first.introduced) {
+    fault(fmt::format("holds from {} only, and the policy from {}; if it is new, say introduced: true",
+                      FormatInstant(first.validity.from_ns), FormatInstant(served.from_ns)));
+  }
+  if (last.validity.to_ns < served.to_ns && !last.withdrawn) {
+    fault(fmt::format("ends on {}, before the policy does; if it is no longer used, say withdrawn: true",
+                      FormatInstant(last.validity.to_ns)));
+  }
 }
 
-// The rows of one code follow each other without a gap and do not overlap, as far as the policy's own time goes.
-void CheckRows(const std::string& where, const std::string& code, std::vector<Validity> rows, const Validity& served,
-               Obligation& out) {
-  std::ranges::sort(rows, {}, &Validity::from_ns);
-  for (size_t i = 0; i + 1 < rows.size(); ++i) {
-    const Validity& one = rows[i];
-    const Validity& next = rows[i + 1];
-    if (next.from_ns < one.to_ns) {
-      out.faults.push_back(
-          fmt::format("{}: code {} stands twice from {} on", where, code, FormatInstant(next.from_ns)));
-    } else if (next.from_ns > one.to_ns && one.to_ns < served.to_ns && next.from_ns > served.from_ns) {
-      out.faults.push_back(fmt::format("{}: code {} has a gap from {} to {}", where, code, FormatInstant(one.to_ns),
-                                       FormatInstant(next.from_ns)));
+std::map<std::string, std::vector<const CodeEntry*>> RowsByCode(const CodeTable& table) {
+  std::map<std::string, std::vector<const CodeEntry*>> rows;
+  for (const CodeEntry& entry : table.entries()) rows[entry.code].push_back(&entry);
+  return rows;
+}
+
+// A template that answers by codes of a table answers all of them, or sends the others on.
+void CheckTableTemplates(const CheckInput& input, const std::string& where, const CodeTable& table, Obligation& out) {
+  for (const RouteSpec& route : input.policy.routes) {
+    const auto made = input.policy.templates.find(route.template_name);
+    if (route.answer != RouteSpec::Answer::kTemplate || made == input.policy.templates.end()) continue;
+    const auto& texts = made->second.texts;
+    const bool by_code = std::ranges::any_of(texts, [&](const auto& text) { return table.Knows(text.first); });
+    const bool goes_on = std::ranges::any_of(route.fallback, [](const FallbackSpec& fallback) {
+      return TakenFor(fallback, FallbackSpec::Cause::kError);
+    });
+    if (!by_code || goes_on || texts.contains("default")) continue;
+    for (const auto& [code, rows] : RowsByCode(table)) {
+      const bool served = std::ranges::any_of(rows, [&](const CodeEntry* row) {
+        const Validity both = row->validity.Intersect(input.policy.validity);
+        return both.from_ns < both.to_ns;
+      });
+      if (!served || texts.contains(code)) continue;
+      out.faults.push_back(fmt::format("{}: code {} has no text in template '{}' of route '{}', and no way to a "
+                                       "person: give it a text, or the route a fallback on error", where, code,
+                                       made->second.name, route.name));
     }
   }
 }
@@ -61,11 +88,23 @@ void CheckTable(const CheckInput& input, const VerifierSpec& verifier, Obligatio
     out.faults.push_back(fmt::format("{}: {}", where, table.error().message()));
     return;
   }
-  if (table->source.empty()) out.faults.push_back(where + ": no source says where its facts are from");
-  if (table->checked_on.empty()) out.faults.push_back(where + ": no checked_on says when somebody compared them");
-  for (const auto& [code, rows] : table->rows) CheckRows(where, code, rows, input.policy.validity, out);
-  out.details.push_back(fmt::format("{}: {} codes, source {}, checked on {}", where, table->rows.size(), table->source,
-                                    table->checked_on));
+  const auto rows = RowsByCode(*table);
+  for (const auto& [code, entries] : rows) CheckRows(where, entries, input.policy.validity, out);
+  CheckTableTemplates(input, where, *table, out);
+  std::vector<std::string> unconfirmed;
+  for (const auto& [code, entries] : rows) {
+    if (std::ranges::any_of(entries, [](const CodeEntry* entry) { return !entry->unconfirmed.empty(); })) {
+      unconfirmed.push_back(code);
+    }
+  }
+  if (!unconfirmed.empty() && verifier.fail == VerifierSpec::Action::kBlock) {
+    out.faults.push_back(fmt::format("{}: {} codes are unconfirmed ({}, ...), and what names one is for a person: say "
+                                     "fail: review", where, unconfirmed.size(), unconfirmed.front()));
+  }
+  out.details.push_back(
+      fmt::format("{}: {} codes, {} of them unconfirmed and so for a person; source {}, checked on "
+                  "{}",
+                  where, rows.size(), unconfirmed.size(), table->source(), table->checked_on()));
 }
 
 // Every label with which a request can come here has a text, or there is a default, or a way on.
@@ -78,12 +117,15 @@ void CheckTexts(const CheckInput& input, size_t r, Obligation& out) {
     return;
   }
   const auto& texts = made->second.texts;
-  if (texts.contains("default") || !route.fallback.empty()) return;
+  const bool goes_on = std::ranges::any_of(route.fallback, [](const FallbackSpec& fallback) {
+    return TakenFor(fallback, FallbackSpec::Cause::kError);
+  });
+  if (texts.contains("default") || goes_on) return;
   for (const std::string& label : input.space.routes[r].intents) {
     if (texts.contains(label)) continue;
     out.faults.push_back(
         fmt::format("route '{}': template '{}' has no text for the intent '{}', no default, and the route "
-                    "no fallback",
+                    "no fallback that is taken on error",
                     route.name, route.template_name, label));
   }
   const bool reached = input.space.routes[r].kind != RouteReach::Kind::kNever;  // else it is obligation 9's
@@ -95,31 +137,40 @@ void CheckTexts(const CheckInput& input, size_t r, Obligation& out) {
   }
 }
 
+// What `serve` makes of the policy is made here too, and what it would refuse is a fault now. Not made: what belongs to
+// the machine that serves (models, stores, classifiers).
+void CheckMakeable(const CheckInput& input, Obligation& out) {
+  const Policy& policy = input.policy;
+  for (const auto& [name, spec] : policy.verifiers) {
+    if (spec.kind == VerifierSpec::Kind::kTable && !spec.table.empty()) continue;   // CheckTable
+    const auto made = MakeVerifier(spec, DirectoryOf(policy), Clock::Real());
+    if (!made) out.faults.push_back(made.error().message());
+  }
+  for (const SignalSpec& signal : policy.signals) {
+    if (signal.by == SignalSpec::By::kClassifier) continue;
+    Policy alone;
+    alone.signals = {signal};
+    const auto made = SignalReader::Make(alone, DirectoryOf(policy), {});
+    if (!made) out.faults.push_back(made.error().message());
+  }
+  for (const auto& [name, spec] : policy.tools) {
+    const Status made = CheckTool(spec);
+    if (made.ok()) continue;
+    const bool elsewhere = spec.by == ToolSpec::By::kCommand && !spec.command.empty() &&
+                           ::access(spec.command[0].c_str(), F_OK) != 0 && spec.command[0].starts_with('/');
+    auto& lines = elsewhere ? out.warnings : out.faults;
+    lines.push_back(fmt::format("tool '{}': {}{}", name, made.message(),
+                                elsewhere ? " on this machine; where it is served it must be there" : ""));
+  }
+}
+
 }  // namespace
 
-Result<CheckedTable> ReadCheckedTable(const Policy& policy, FileSystem& files, const std::string& name) {
+Result<CodeTable> ReadCheckedTable(const Policy& policy, FileSystem& files, const std::string& name) {
   const std::filesystem::path relative(name);
   const auto path = relative.is_absolute() ? relative : std::filesystem::path(policy.path).parent_path() / relative;
   SURETY_ASSIGN_OR_RETURN(const std::string text, files.ReadAll(path.string(), kMaxCheckedTableBytes));
-  boost::system::error_code error;
-  const boost::json::value json = boost::json::parse(text, error);
-  if (error || !json.is_object()) return Error(InvalidArgumentError("holds no JSON object"));
-  const boost::json::object& object = json.get_object();
-  CheckedTable table;
-  TextOfMember(object, "source", table.source);
-  TextOfMember(object, "checked_on", table.checked_on);
-  const auto* codes = object.if_contains("codes");
-  if (codes == nullptr || !codes->is_array()) return Error(InvalidArgumentError("'codes' is no list"));
-  for (const auto& value : codes->get_array()) {
-    std::string code;
-    if (!value.is_object() || TextOfMember(value.get_object(), "code", code) == nullptr) {
-      return Error(InvalidArgumentError("a row without a code"));
-    }
-    const auto validity = ValidityOfRow(value.get_object());
-    if (!validity) return Error(InvalidArgumentError(fmt::format("code {}: {}", code, validity.error().message())));
-    table.rows[code].push_back(*validity);
-  }
-  return table;
+  return CodeTable::Parse(text, name);
 }
 
 Obligation CheckTables(const CheckInput& input) {
@@ -128,8 +179,9 @@ Obligation CheckTables(const CheckInput& input) {
     if (!verifier.table.empty()) CheckTable(input, verifier, out);
   }
   for (size_t r = 0; r < input.policy.routes.size(); ++r) CheckTexts(input, r, out);
-  out.details.push_back(fmt::format("{} verifiers: each says what follows where it fails and where it cannot tell; {} "
-                                    "templates: every intent that reaches them has a text or a way on",
+  CheckMakeable(input, out);
+  out.details.push_back(fmt::format("{} verifiers: each can be made, says what follows where it fails and where it "
+                                    "cannot tell; {} templates: every intent that reaches them has a text or a way on",
                                     input.policy.verifiers.size(), input.policy.templates.size()));
   return out;
 }

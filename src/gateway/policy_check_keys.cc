@@ -133,7 +133,8 @@ constexpr BasisField kBasisFields[] = {
     {"audience", &AnswerBasis::audience},
     {"channel", &AnswerBasis::channel},
     {"subject", &AnswerBasis::subject},
-    {"conversation", &AnswerBasis::conversation}};
+    {"conversation", &AnswerBasis::conversation},
+    {"risk", &AnswerBasis::risk}};
 
 // Each part of the basis, changed alone, changes the key; so does a byte that moves from one part to the next.
 void CheckBasis(const CheckInput& input, const RouteSpec& route, Obligation& out) {

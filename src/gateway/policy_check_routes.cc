@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "gateway/policy_check.h"
+#include "gateway/policy_check_controls.h"
 #include "gateway/policy_values.h"
 
 namespace surety::gateway {
@@ -19,10 +20,9 @@ size_t IndexOf(const Policy& policy, std::string_view route) {
   return static_cast<size_t>(found - policy.routes.begin());
 }
 
-// The levels of risk at which each route may be taken: by its own conditions, or as the fallback of one that is.
-std::vector<std::array<bool, 3>> RisksOf(const CheckInput& input) {
+RouteRisks RisksOf(const CheckInput& input) {
   const auto& routes = input.policy.routes;
-  std::vector<std::array<bool, 3>> risks;
+  RouteRisks risks;
   for (const RouteReach& reach : input.space.routes) risks.push_back(reach.risks);
   risks.resize(routes.size());
   for (bool changed = true; changed;) {
@@ -121,25 +121,27 @@ double OwnCost(const Policy& policy, const RouteSpec& route) {
   if (!Generates(route) || model == policy.models.end()) return 0;
   const auto context = policy.contexts.find(route.context);
   const int input_tokens = context == policy.contexts.end() ? 0 : context->second.max_input_tokens;
+  const int assumed = kAssumedContextTokens;
   const double one = std::max(model->second.input_cost_per_token, model->second.cache_read_input_token_cost) *
-                         (input_tokens > 0 ? input_tokens : 8192) +
+                         (input_tokens > 0 ? input_tokens : assumed) +
                      model->second.output_cost_per_token * route.max_output_tokens;
   return one * route.max_attempts;
 }
 
-void CheckFallback(const CheckInput& input, const RouteSpec& from, const RouteSpec& to, Obligation& out) {
-  if (!Generates(to)) return;   // a template, a person or a refusal keeps every promise
+// `seen`: routes without a model on the way; what they fall back to answers in the place of `from`.
+void CheckFallback(const CheckInput& input, const RouteSpec& from, const RouteSpec& to, std::set<std::string>& seen,
+                   Obligation& out) {
+  if (!Generates(to)) {   // a template, a person or a refusal keeps every promise
+    if (!Generates(from) || !seen.insert(to.name).second) return;
+    for (const FallbackSpec& fallback : to.fallback) {
+      if (const RouteSpec* next = input.policy.FindRoute(fallback.to)) CheckFallback(input, from, *next, seen, out);
+    }
+    return;
+  }
   const auto fault = [&](std::string what) {
     out.faults.push_back(fmt::format("route '{}' falls back to '{}', {}", from.name, to.name, what));
   };
-  for (const std::string& verifier : from.verify) {
-    if (std::ranges::find(to.verify, verifier) == to.verify.end())
-      fault(fmt::format("which lacks verifier '{}'", verifier));
-  }
-  if (!from.release.review.empty() && to.release.review.empty()) fault("which has no review");
-  if (from.release.mode == ReleaseSpec::Mode::kHeld && to.release.mode == ReleaseSpec::Mode::kStream) {
-    fault("which streams what was to be held");
-  }
+  CheckKeptPromises(input, from, to, out);
   const auto first = input.policy.models.find(from.model), second = input.policy.models.find(to.model);
   if (second == input.policy.models.end()) return;
   if (first != input.policy.models.end() && !first->second.residency.empty()) {
@@ -148,6 +150,7 @@ void CheckFallback(const CheckInput& input, const RouteSpec& from, const RouteSp
       fault(fmt::format("whose model may process data outside {}", fmt::join(allowed, ", ")));
     }
   }
+  if (!Generates(from)) return;   // it costs nothing, so any model is dearer
   const double before = OwnCost(input.policy, from), after = OwnCost(input.policy, to);
   if (after > before * (1 + 1e-9)) fault(fmt::format("which may cost more ({:.6g} instead of {:.6g})", after, before));
 }
@@ -258,7 +261,7 @@ int64_t AttemptsFrom(const Policy& policy, const RouteSpec& route, std::set<std:
 
 // The worst case by the prices in the file, worked out apart from quota.h: every way through fallbacks is walked to its
 // end, all attempts of all its routes at full length are added up, and the dearest way counts.
-QuotaAmount WorstByHand(const Policy& policy, const RouteSpec& first, int input_tokens) {
+QuotaAmount WorstByHand(const Policy& policy, const RouteSpec& first) {
   QuotaAmount worst;
   std::vector<const RouteSpec*> way;
   std::function<void(const RouteSpec&)> walk = [&](const RouteSpec& route) {
@@ -268,6 +271,9 @@ QuotaAmount WorstByHand(const Policy& policy, const RouteSpec& first, int input_
     for (const RouteSpec* at : way) {
       const auto model = policy.models.find(at->model);
       if (!Generates(*at) || model == policy.models.end()) continue;
+      const auto context = policy.contexts.find(at->context);
+      const int declared = context == policy.contexts.end() ? 0 : context->second.max_input_tokens;
+      const int input_tokens = declared > 0 ? declared : kAssumedContextTokens;
       sum.money += at->max_attempts * (input_tokens * model->second.input_cost_per_token +
                                        at->max_output_tokens * model->second.output_cost_per_token);
       sum.tokens += int64_t{at->max_attempts} * (int64_t{input_tokens} + at->max_output_tokens);
@@ -326,6 +332,10 @@ Obligation CheckReleaseSafety(const CheckInput& input) {
                                                                             : "held until verified and approved";
     out.details.push_back(fmt::format("{}: risk {}; {}", route.name, RiskNames(risks[r]), how));
   }
+  CheckReviewWays(input, out);
+  CheckLevelsOfControl(input, risks, out);
+  CheckRouteInvariants(input, out);
+  CheckQueues(input, risks, out);
   return out;
 }
 
@@ -356,12 +366,13 @@ Obligation CheckRouting(const CheckInput& input) {
   }
   CheckCycles(policy, out);
   for (const RouteSpec& route : policy.routes) {
+    std::set<std::string> seen;
     for (const FallbackSpec& fallback : route.fallback) {
       const RouteSpec* to = policy.FindRoute(fallback.to);
       if (to == nullptr)
         out.faults.push_back(
             fmt::format("route '{}' falls back to '{}', which is not defined", route.name, fallback.to));
-      if (to != nullptr) CheckFallback(input, route, *to, out);
+      if (to != nullptr) CheckFallback(input, route, *to, seen, out);
     }
   }
   if (TooManyWays(policy)) {
@@ -392,7 +403,11 @@ Obligation CheckRetryBound(const CheckInput& input) {
     for (const std::string& name : route.verify) {
       const auto verifier = input.policy.verifiers.find(name);
       if (verifier == input.policy.verifiers.end() || verifier->second.fail != VerifierSpec::Action::kRepair) continue;
-      if (route.max_attempts == 1) {
+      if (route.release.mode == ReleaseSpec::Mode::kStream) {
+        out.warnings.push_back(fmt::format("route '{}': its answer is out as a draft before verifier '{}' could ask "
+                                           "for a repair: what fails is marked as such, and nothing follows",
+                                           route.name, name));
+      } else if (route.max_attempts == 1) {
         out.warnings.push_back(fmt::format("route '{}': verifier '{}' asks for a repair, but max_attempts is 1: such "
                                            "answers go to review", route.name, name));
       }
@@ -412,9 +427,8 @@ Obligation CheckReservations(const CheckInput& input) {
   for (const RouteSpec& route : policy.routes) {
     const auto context = policy.contexts.find(route.context);
     const int declared = context == policy.contexts.end() ? 0 : context->second.max_input_tokens;
-    const int input_tokens = declared > 0 ? declared : 8192;
-    const QuotaAmount needed = WorstByHand(policy, route, input_tokens);
-    const QuotaAmount reserved = input.run.worst_case(policy, route, input_tokens, route.max_output_tokens);
+    const QuotaAmount needed = WorstByHand(policy, route);
+    const QuotaAmount reserved = input.run.worst_case(policy, route, kAssumedContextTokens, route.max_output_tokens);
     if (reserved.money < needed.money * (1 - 1e-9) || reserved.tokens < needed.tokens) {
       out.faults.push_back(fmt::format("route '{}': {:.6g} and {} tokens are reserved, {:.6g} and {} can be used",
                                        route.name, reserved.money, reserved.tokens, needed.money, needed.tokens));
@@ -428,8 +442,10 @@ Obligation CheckReservations(const CheckInput& input) {
     if (!Generates(route)) continue;
     out.details.push_back(fmt::format("{}: reserves {:.6g} {} and {} tokens{}", route.name, reserved.money,
                                       policy.currency, reserved.tokens,
-                                      declared > 0 ? "" : " for a prompt of 8192 tokens (its context sets no limit)"));
+                                      declared > 0 ? "" : " for a prompt of 8192 tokens (its context sets no limit; "
+                                                          "what the model takes is reserved)"));
   }
+  CheckBudgetWays(input, out);
   if (policy.budgets.empty()) out.warnings.emplace_back("no budget: nothing limits what is spent");
   return out;
 }

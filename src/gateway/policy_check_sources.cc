@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "gateway/policy_check.h"
+#include "gateway/policy_check_controls.h"
 #include "gateway/policy_check_data.h"
 #include "gateway/policy_form.h"
 #include "gateway/policy_values.h"
@@ -18,6 +19,24 @@ using SourceFrom = DimensionSource::From;
 
 // Dimensions that what the caller says may narrow: it asks about something else, it does not become somebody else.
 bool IsNarrowing(Dimension dimension) { return dimension == Dimension::kProduct || dimension == Dimension::kLanguage; }
+
+// A tool tells no more of the caller than what it is asked with: by what the caller says, it answers for anybody.
+void CheckIdentityTool(const Policy& policy, const std::string& dimension, const ToolSpec& tool, Obligation& out) {
+  for (const std::string& argument : tool.arguments) {
+    bool verified = argument == "subject" || argument == "tenant";
+    for (int i = 0; i < kDimensionCount; ++i) {
+      const SourceFrom from = policy.identity[static_cast<size_t>(i)].from;
+      const bool of_caller = from == SourceFrom::kMetadata || from == SourceFrom::kSignal ||
+                             from == SourceFrom::kTool || from == SourceFrom::kUnset;
+      verified = verified || (NameOf(static_cast<Dimension>(i)) == argument && !of_caller);
+    }
+    if (verified) continue;
+    out.faults.push_back(
+        fmt::format("identity.{} comes from the tool '{}', which is asked with '{}': the caller says that, and may say "
+                    "another's; ask with subject, tenant or a dimension from token.claim", dimension, tool.name,
+                    argument));
+  }
+}
 
 void CheckSource(const CheckInput& input, Dimension dimension, Obligation& out) {
   const DimensionSource& source = input.policy.identity[static_cast<size_t>(dimension)];
@@ -44,12 +63,51 @@ void CheckSource(const CheckInput& input, Dimension dimension, Obligation& out) 
     } else if (tool->second.kind == ToolSpec::Kind::kWrite) {
       out.faults.push_back(fmt::format("identity.{} comes from '{}', a tool that writes", name, source.name));
     }
+    if (dimension == Dimension::kTenant || dimension == Dimension::kPermissions) {
+      out.faults.push_back(fmt::format("identity.{} comes from a tool; who somebody is and may do says the token "
+                                       "alone: take it from token.claim", name));
+    }
+    if (tool != input.policy.tools.end()) CheckIdentityTool(input.policy, name, tool->second, out);
   }
   if (source.from == SourceFrom::kClock && dimension != Dimension::kEffectiveDate) {
     out.faults.push_back(fmt::format("identity.{} comes from the clock, which gives effective_date alone", name));
   }
   if (source.from == SourceFrom::kPolicy && dimension != Dimension::kPolicyVersion) {
     out.faults.push_back(fmt::format("identity.{} comes from the policy, which gives policy_version alone", name));
+  }
+}
+
+std::string_view DescribeControl(const RouteSpec& route) {
+  if (route.answer == RouteSpec::Answer::kRefuse) return "which refuses";
+  switch (ControlOf(route)) {
+    case Control::kPerson: return "where a person decides";
+    case Control::kVerified: return "which holds the answer until it is verified";
+    case Control::kOpen: break;
+  }
+  if (route.answer == RouteSpec::Answer::kTemplate) return "a ready-made answer";
+  if (route.release.mode == ReleaseSpec::Mode::kStream) return "which streams before it verifies";
+  return "which has no verifier";
+}
+
+// Words may raise control and never lower it: whoever writes them, in a question or in what a tool returns, would
+// choose the way that his request takes.
+void CheckWords(const CheckInput& input, Obligation& out) {
+  const auto& routes = input.policy.routes;
+  for (const ControlDrop& drop : input.space.drops) {
+    const RouteSpec& from = routes[drop.from];
+    const RouteSpec& to = routes[drop.to];
+    out.faults.push_back(fmt::format(
+        "signal '{}' can be made '{}' by whoever writes the words, and then opens route '{}', {}, instead of '{}', {} "
+        "(as with {}): ask for a signal with labels, or for a classifier with min_confidence",
+        drop.signal, drop.with, to.name, DescribeControl(to), from.name, DescribeControl(from), drop.example));
+  }
+  if (!input.space.drops.empty()) return;
+  out.details.push_back(fmt::format("no words lead from a route to one of lower control, signals with labels and gated "
+                                    "classifiers apart: {}", input.space.exhaustive ? "all combinations were walked"
+                                                                                    : "judged by samples"));
+  if (!input.space.exhaustive) {
+    out.warnings.emplace_back("conditions tell too many requests apart to walk them all: whether words can lower "
+                              "control was judged by samples");
   }
 }
 
@@ -109,6 +167,18 @@ void WarnUnused(const std::map<std::string, T>& defined, const std::set<std::str
   }
 }
 
+bool AsksForAbstained(const Policy& policy, const std::string& signal) {
+  const auto asks = [&](const When& when) {
+    return std::ranges::any_of(when, [&](const Condition& condition) {
+      const bool of_it = condition.subject == signal || condition.subject == signal + ".group";
+      return of_it && std::ranges::find(condition.any_of, "abstained") != condition.any_of.end();
+    });
+  };
+  const auto rule_asks = [&](const LevelSpec::Rule& rule) { return asks(rule.when); };
+  return std::ranges::any_of(policy.risk.rules, rule_asks) || std::ranges::any_of(policy.complexity.rules, rule_asks) ||
+         std::ranges::any_of(policy.routes, [&](const RouteSpec& route) { return asks(route.when); });
+}
+
 void WarnUnusedParts(const Policy& policy, Obligation& out) {
   std::set<std::string> models, retrievers, tools, invariants, verifiers, templates, contexts, queues, subjects;
   for (const RouteSpec& route : policy.routes) {
@@ -158,6 +228,13 @@ void WarnUnusedParts(const Policy& policy, Obligation& out) {
 Obligation CheckProvenance(const CheckInput& input) {
   Obligation out{3, "provenance", {}, {}, {}};
   for (int i = 0; i < kDimensionCount; ++i) CheckSource(input, static_cast<Dimension>(i), out);
+  CheckModels(input, out);
+  for (const SignalSpec& signal : input.policy.signals) {
+    if (signal.by != SignalSpec::By::kClassifier || signal.min_confidence > 0) continue;
+    if (AsksForAbstained(input.policy, signal.name)) continue;
+    out.warnings.push_back(fmt::format("signal '{}': a classifier without min_confidence is never in doubt, and no "
+                                       "rule asks for abstained", signal.name));
+  }
   for (const RouteSpec& route : input.policy.routes) {
     for (const Condition& condition : route.when) {
       const auto signal = std::ranges::find(input.policy.signals, condition.subject, &SignalSpec::name);
@@ -168,6 +245,7 @@ Obligation CheckProvenance(const CheckInput& input) {
                       route.name, signal->key));
     }
   }
+  CheckWords(input, out);
   return out;
 }
 
@@ -186,6 +264,13 @@ Obligation CheckTime(const CheckInput& input) {
       if (both.from_ns >= both.to_ns) {
         out.faults.push_back(
             fmt::format("route '{}': template '{}' is not valid at any moment of the policy", route.name, used.name));
+      } else if (!(both == policy.validity) && std::ranges::none_of(route.fallback, [](const FallbackSpec& fallback) {
+                   return TakenFor(fallback, FallbackSpec::Cause::kError);
+                 })) {
+        out.faults.push_back(fmt::format("route '{}': template '{}' holds from {} to {} only, and outside nothing "
+                                         "answers: give the route a fallback that is taken on error", route.name,
+                                         used.name, FormatInstant(used.validity.from_ns),
+                                         FormatInstant(used.validity.to_ns)));
       } else if (!(both == policy.validity)) {
         out.warnings.push_back(fmt::format("route '{}': template '{}' holds from {} to {} only; outside, its fallback "
                                            "answers", route.name, used.name, FormatInstant(used.validity.from_ns),
@@ -197,9 +282,8 @@ Obligation CheckTime(const CheckInput& input) {
       if (verifier == policy.verifiers.end() || verifier->second.table.empty()) continue;
       const auto table = ReadCheckedTable(policy, input.files, verifier->second.table);
       if (!table) continue;   // obligation 12 says so
-      for (const auto& [code, rows] : table->rows) {
-        for (const Validity& row : rows)
-          Note(next, input.now_ns, row, fmt::format("{} of {}", code, verifier->second.table));
+      for (const CodeEntry& row : table->entries()) {
+        Note(next, input.now_ns, row.validity, fmt::format("{} of {}", row.code, verifier->second.table));
       }
     }
     const bool documents = !route.retrieve.empty();

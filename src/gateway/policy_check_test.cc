@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include <boost/json.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
@@ -68,6 +69,37 @@ TEST(PolicyCheckTest, TheExampleFulfilsAllThirteen) {
   EXPECT_EQ(FaultsOf(CheckPolicy(*policy, FileSystem::Real(), kCheckNow)), "");
 }
 
+// The nearest siblings of what "words" break: words that raise control, and signals that say what a question is about.
+TEST(PolicyCheckTest, UnconfirmedCodesOfATableAreForAPerson) {
+  MemoryFiles files = GoodPolicyFiles();
+  std::string& table = files.contents["p/codes.json"];
+  table.insert(table.find("\"titles\": [\"closed\"]"), "\"unconfirmed\": \"no source\", ");
+  const auto faults = [&](const char* fail) {
+    const auto policy = policy_text::ReadEdited({{"table: codes.json, fail: review", fail}});
+    EXPECT_TRUE(policy.has_value());
+    return FaultsOf(CheckWith(*policy, files, CheckedFunctions::Real()));
+  };
+  EXPECT_EQ(faults("table: codes.json, fail: review"), "");
+  EXPECT_THAT(faults("table: codes.json, fail: block"),
+              HasSubstr("12: verifier 'codes', table 'codes.json': 1 codes are unconfirmed (R02, ...)"));
+}
+
+TEST(PolicyCheckTest, WordsMayRaiseControlAndLabelsMayOpenARoute) {
+  const Edits siblings[] = {
+      {{"signals:\n", "signals:\n  vip: {by: phrases, labels: {staff: [i am staff], other: [i am not]}}\n"},
+       {"intent.group: faq}", "intent.group: faq, vip: staff}"}},
+      {{"signals:\n", "signals:\n  vip: {by: phrases, phrases: [i am staff]}\n"},
+       {"intent.group: faq}", "intent.group: faq, vip: false}"}},
+      {{"intent.group: faq}", "intent.group: faq, amount: [none, abstained]}"}},
+      {{"signals:\n", "signals:\n  vip: {by: pattern, pattern: 'code [0-9]+'}\n"},
+       {"complexity: low, permissions", "complexity: low, vip: false, permissions"}}};
+  for (const Edits& edits : siblings) {
+    const auto policy = ReadEdited(edits);
+    ASSERT_TRUE(policy) << policy.error().message();
+    EXPECT_EQ(FaultsOf(CheckWith(*policy, GoodPolicyFiles(), CheckedFunctions::Real())), "") << edits.back().second;
+  }
+}
+
 struct BrokenPolicy {
   int obligation;
   const char* name;
@@ -111,8 +143,28 @@ INSTANTIATE_TEST_SUITE_P(
                      "identity.language takes any text"},
         BrokenPolicy{3,
                      "eligibility from a tool that writes",
-                     {{"profile: {kind: read", "profile: {kind: write"}},
+                     {{"{from: tool.profile, field: class}", "{from: tool.writer, field: class}"},
+                      {"  ledger: {kind", "  writer: {kind: write, url: \"http://127.0.0.1:9/w\"}\n  ledger: {kind"}},
                      "a tool that writes"},
+        BrokenPolicy{3,
+                     "a ready answer for who says so",
+                     {{"signals:\n", "signals:\n  vip: {by: phrases, phrases: [i am staff]}\n"},
+                      {"intent.group: faq}", "intent.group: faq, vip: true}"}},
+                     "signal 'vip' can be made 'true' by whoever writes the words, and then opens route 'ready', a "
+                     "ready-made answer, instead of 'otherwise', where a person decides"},
+        BrokenPolicy{3,
+                     "a ready answer for who gives a small number",
+                     {{"intent.group: faq}", "intent.group: faq, amount: {below: 100}}"}},
+                     "signal 'amount' can be made"},
+        BrokenPolicy{3,
+                     "a draft that is streamed for who says so",
+                     {{"signals:\n", "signals:\n  vip: {by: pattern, pattern: 'code [0-9]+'}\n"},
+                      {"complexity: low, permissions", "complexity: low, vip: true, permissions"}},
+                     "route 'advice', which streams before it verifies, instead of 'careful', which holds"},
+        BrokenPolicy{3,
+                     "words that take a risk away",
+                     {{"when: {rights: true}, level: high", "when: {rights: false}, level: high"}},
+                     "signal 'rights' can be made 'true'"},
         BrokenPolicy{4,
                      "a value with a space behind",
                      {{"values: [US-NY, US-CA]", "values: [US-NY, 'US-CA ']"}},
@@ -166,7 +218,8 @@ INSTANTIATE_TEST_SUITE_P(
                      {{"fallback: [{to: otherwise, on: [any]}]", "fallback: [{to: drafts}]"},
                       {"  - {name: otherwise",
                        "  - name: drafts\n    when: {risk: low, rights: true}\n    model: strong\n    retrieve: "
-                       "handbook\n    verify: [citations, promises, codes]\n    release: {audience: internal, mode: "
+                       "handbook\n    tools: [profile, ledger]\n    invariants: [agree]\n    verify: [citations, "
+                       "promises, codes]\n    release: {audience: internal, mode: "
                        "held, review: desk}\n    cache: {mode: semantic, intents: [loan]}\n    context: normal\n    "
                        "max_output_tokens: 500\n    deadline: 10s\n  - {name: otherwise"}},
                      "route 'drafts': high risk is answered from other"}));
@@ -186,7 +239,7 @@ INSTANTIATE_TEST_SUITE_P(
         BrokenPolicy{9,
                      "a fallback in a circle",
                      {{"    cache: {mode: exact_then", "    fallback: [{to: advice}]\n    cache: {mode: exact_then"},
-                      {"mode: stream}", "mode: held}"},
+                      {"mode: stream}", "mode: held}\n    queue: desk"},
                       {"total_p99: 20s", "total_p99: 60s"}},
                      "fallbacks lead round in a circle"},
         BrokenPolicy{9,
@@ -237,12 +290,12 @@ TEST(PolicyCheckTest, TablesWithoutSourceWithGapsOrOverlapsAreReported) {
   const auto policy = ReadEdited({});
   ASSERT_TRUE(policy);
   const std::pair<std::pair<const char*, const char*>, const char*> cases[] = {
-      {{"\"source\": \"the network's list\",", ""}, "no source"},
-      {{"\"checked_on\": \"2026-01-01\",", ""}, "no checked_on"},
+      {{"\"source\": \"the network's list\",", ""}, "'source' must be a text"},
+      {{"\"checked_on\": \"2026-01-01\",", ""}, "'checked_on' must be a text"},
       {{"\"effective_from\": \"2026-07-01\"", "\"effective_from\": \"2026-08-01\""}, "has a gap from 2026-07-01"},
       {{"\"effective_from\": \"2026-07-01\"", "\"effective_from\": \"2026-06-01\""}, "stands twice"},
-      {{"\"code\": \"R02\"", "\"kode\": \"R02\""}, "a row without a code"},
-      {{"\"effective_to\": \"2026-07-01\"", "\"effective_to\": \"July\""}, "is no instant"}};
+      {{"\"code\": \"R02\"", "\"kode\": \"R02\""}, "'code' must be a text"},
+      {{"\"effective_to\": \"2026-07-01\"", "\"effective_to\": \"July\""}, "is no day"}};
   for (const auto& [edit, fault] : cases) {
     MemoryFiles files = GoodPolicyFiles();
     std::string& table = files.contents["p/codes.json"];

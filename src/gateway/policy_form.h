@@ -36,8 +36,33 @@ Shape<Named<ModelSpec>> ModelsShape();
 Shape<Named<RetrieverSpec>> RetrieversShape();
 Shape<Named<ToolSpec>> ToolsShape();
 Shape<std::vector<InvariantSpec>> InvariantsShape();
+Shape<std::string> PersonalKindShape();   // of personal_data.h: another word would never be looked for
 Shape<Named<VerifierSpec>> VerifiersShape();
 Shape<Named<TemplateSpec>> TemplatesShape();
+// policy_form_access.cc
+Shape<SecretSource> SecretShape();
+Shape<std::string> CertificateFileShape();
+Shape<Named<SecretSource>> HeadersShape();
+void CheckAccess(PolicyReading& reading, const YamlNode& node, const HttpAccess& access, std::string_view url);
+// The keys of HttpAccess, for what has a member `access`.
+inline constexpr std::string_view kAccessKeys[] = {"ca_file", "headers", "client_certificate", "client_key"};
+template <typename T>
+void AddAccess(Fields<T>& fields) {
+  fields
+      .template AddWith<std::string>("ca_file", CertificateFileShape(),
+                                     "https: a file of authorities that are trusted beside the system's (none)",
+                                     [](T& out, std::string name) { out.access.ca_file = std::move(name); })
+      .template AddWith<Named<SecretSource>>(
+          "headers", HeadersShape(), "sent with each call: NAME: os.environ/NAME or {file: NAME} (none)",
+          [](T& out, Named<SecretSource> headers) {
+            for (auto& [name, secret] : headers) out.access.headers.emplace(std::move(name), std::move(secret));
+          })
+      .template AddWith<std::string>("client_certificate", CertificateFileShape(),
+                                     "https: a file with the certificate of this side and its chain (none)",
+                                     [](T& out, std::string name) { out.access.client_certificate = std::move(name); })
+      .template AddWith<std::string>("client_key", TextShape(1024), "the file of its key, without a pass phrase",
+                                     [](T& out, std::string name) { out.access.client_key = std::move(name); });
+}
 // policy_form_routes.cc
 Shape<std::vector<RouteSpec>> RoutesShape();
 Shape<Named<ContextSpec>> ContextsShape();

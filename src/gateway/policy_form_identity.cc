@@ -142,6 +142,7 @@ KeyRule SignalRule(SignalSpec::By by) {
     case SignalSpec::By::kClassifier: return {"by: classifier", {"file"}, {"min_confidence", "groups"}};
     case SignalSpec::By::kMetadata: return {"by: metadata", {"values"}, {"key", "groups"}};
     case SignalSpec::By::kLength: return {"by: length", {}, {}};
+    case SignalSpec::By::kAmount: return {"by: amount", {}, {}};
   }
   return {};
 }
@@ -291,8 +292,24 @@ Shape<LevelSpec> LevelShape(bool of_complexity) {
                                      Presence::kRequired)
                   .Add("level", &LevelSpec::Rule::level, LevelNameShape(), "low, medium or high", Presence::kRequired)
                   .Done();
-  return Fields<LevelSpec>("the highest level of all rules that hold, and of base")
-      .Add("base", &LevelSpec::base, LevelNameShape(), "where no rule holds (default: low)")
+  Fields<LevelSpec> fields("the highest level of all rules that hold, and of base");
+  if (!of_complexity) {
+    fields.AddWith<Named<std::vector<std::string>>>(
+        "verify",
+        NamedShape<std::vector<std::string>>(
+            EnumShape<std::string>({{"low", "low"}, {"medium", "medium"}, {"high", "high"}}),
+            ListShape(ReferenceShape("verifier"), 64, 0, true), 3),
+        "verifiers by level that every route with a model needs from this level on (default: those of lower routes)",
+        [](LevelSpec& out, Named<std::vector<std::string>> named) {
+          out.verify.emplace();
+          for (auto& [name, verifiers] : named) {
+            for (const Level level : {Level::kLow, Level::kMedium, Level::kHigh}) {
+              if (NameOf(level) == name) (*out.verify)[static_cast<size_t>(level)] = verifiers;
+            }
+          }
+        });
+  }
+  return fields.Add("base", &LevelSpec::base, LevelNameShape(), "where no rule holds (default: low)")
       .Add("rules", &LevelSpec::rules, ListShape(std::move(rule), 256), "rules that raise it")
       .Done();
 }
@@ -303,8 +320,8 @@ Shape<Named<SignalSpec>> SignalsShape() {
       Fields<SignalSpec>("what a request is about")
           .Add("by", &SignalSpec::by,
                EnumShape<By>({{"phrases", By::kPhrases}, {"pattern", By::kPattern}, {"classifier", By::kClassifier},
-                              {"metadata", By::kMetadata}, {"length", By::kLength}}),
-               "phrases, pattern, classifier, metadata or length", Presence::kRequired)
+                              {"metadata", By::kMetadata}, {"length", By::kLength}, {"amount", By::kAmount}}),
+               "phrases, pattern, classifier, metadata, length or amount", Presence::kRequired)
           .AddWith<std::vector<std::string>>(
               "phrases", PhrasesShape(), "true where one of them occurs: a list, or the name of a file",
               [](SignalSpec& out, std::vector<std::string> value) { out.phrases[""] = std::move(value); })

@@ -62,11 +62,38 @@ struct StateForm {
 struct AuditForm {
   std::string file;
   int max_waiting_rows = 4096;
+  int64_t rotate_at = StateSpec().audit_rotate_at;
+  int64_t rotate_every = 0;
 };
+
+Shape<AuditForm> AuditShape() {
+  return Fields<AuditForm>("the log of decisions")
+      .Add("file", &AuditForm::file, TextShape(1024), "(default: audit.log in state.directory)")
+      .Add("max_waiting_rows", &AuditForm::max_waiting_rows, IntShape(1, 1'000'000),
+           "then requests wait for the disk (default: 4096)")
+      .Add("rotate_at", &AuditForm::rotate_at, SizeShape(),
+           "a file of this size is closed and the next begun; 0: never (default: 1GiB)")
+      .Add("rotate_every", &AuditForm::rotate_every, DurationShape(),
+           "so is one that began in an earlier such span, counted in UTC: 1d at midnight (default: never)")
+      .Then([](PolicyReading& reading, const YamlNode& node, AuditForm& out) {
+        const auto at = [&](const char* key) -> const YamlNode& {
+          const YamlNode* stands = node.Find(key);
+          return stands != nullptr ? *stands : node;
+        };
+        if (out.rotate_at != 0 && out.rotate_at < (1 << 20)) {
+          reading.Fail(at("rotate_at"), "rotate_at: 1MiB at least, or 0 for never");
+        }
+        if (out.rotate_every != 0 && out.rotate_every < 60LL * 60 * 1'000'000'000) {
+          reading.Fail(at("rotate_every"), "rotate_every: 1h at least");
+        }
+      })
+      .Done();
+}
 
 struct CacheForm {
   std::vector<Dimension> required;
   int64_t size = 64 << 20;
+  double shadow = 0.01;
 };
 
 Shape<CacheForm> CacheShape() {
@@ -79,6 +106,8 @@ Shape<CacheForm> CacheShape() {
            ListShape(EnumShape<Dimension>(dimensions), kDimensionCount, 0, true),
            "what must be equal for an answer to be shared: all eight, written out (default: all eight)")
       .Add("size", &CacheForm::size, SizeShape(), "in memory (default: 64MiB)")
+      .Add("shadow", &CacheForm::shadow, ShareShape(),
+           "share of answers from it that are computed again afterwards and compared (default: 1%)")
       .Then([](PolicyReading& reading, const YamlNode& node, CacheForm& out) {
         const YamlNode* stands = node.Find("required_dimensions");
         if (stands == nullptr) return;
@@ -137,6 +166,7 @@ void AddStateParts(Fields<Policy>& fields) {
                           [](Policy& out, CacheForm form) {
                             out.required_dimensions = std::move(form.required);
                             out.state.cache_bytes = form.size;
+                            out.state.cache_shadow = form.shadow;
                           })
       .AddWith<StateForm>("state",
                           Fields<StateForm>("where state lies")
@@ -149,16 +179,12 @@ void AddStateParts(Fields<Policy>& fields) {
                             out.state.directory = std::move(form.directory);
                             out.state.review_database = std::move(form.review_database);
                           })
-      .AddWith<AuditForm>("audit",
-                          Fields<AuditForm>("the log of decisions")
-                              .Add("file", &AuditForm::file, TextShape(1024), "(default: audit.log in state.directory)")
-                              .Add("max_waiting_rows", &AuditForm::max_waiting_rows, IntShape(1, 1'000'000),
-                                   "then requests wait for the disk (default: 4096)")
-                              .Done(),
-                          "the log of decisions", [](Policy& out, AuditForm form) {
-                            out.state.audit = std::move(form.file);
-                            out.state.max_waiting_audit_rows = form.max_waiting_rows;
-                          });
+      .AddWith<AuditForm>("audit", AuditShape(), "the log of decisions", [](Policy& out, AuditForm form) {
+        out.state.audit = std::move(form.file);
+        out.state.max_waiting_audit_rows = form.max_waiting_rows;
+        out.state.audit_rotate_at = form.rotate_at;
+        out.state.audit_rotate_every_ns = form.rotate_every;
+      });
 }
 
 void FinishPolicy(PolicyReading&, const YamlNode&, Policy& out) {
@@ -246,12 +272,16 @@ Shape<Named<ReviewQueueSpec>> ReviewShape() {
                                             out.exclude_author = !excluded.empty();
                                           })
           .Add("reasons_required", &ReviewQueueSpec::reasons_required, BoolShape(), "(default: true)")
-          .Add("permission", &ReviewQueueSpec::permission, LabelShape(), "that a reviewer needs (default: none)")
+          .Add("permission", &ReviewQueueSpec::permission, LabelShape(),
+               "that a reviewer needs (default: administrators alone decide)")
           .Add("minute_cost", &ReviewQueueSpec::minute_cost, NumberShape(0, 1e6), "money (default: 0)")
           .Line(&ReviewQueueSpec::line)
           .Done();
   return NamedShape<ReviewQueueSpec>(NameShape(), std::move(shape), 64,
-                                     [](ReviewQueueSpec& out, const std::string& name) { out.name = name; });
+                                     [](ReviewQueueSpec& out, const std::string& name) {
+                                       out.name = name;
+                                       out.permission = kAdministratorsAlone;
+                                     });
 }
 
 Shape<Policy> PolicyShape() {

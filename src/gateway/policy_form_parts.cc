@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "gateway/personal_data.h"
 #include "gateway/policy_form.h"
 #include "gateway/policy_values.h"
 
@@ -33,38 +34,26 @@ Shape<int64_t> TimeoutShape() {
   return shape;
 }
 
-// "os.environ/NAME"; a key itself has no place in a file that is shown to auditors.
-Shape<std::string> KeyVariableShape() {
-  Shape<std::string> shape;
-  shape.schema = {{"type", "string"}, {"pattern", "^os\\.environ/[A-Za-z_][A-Za-z0-9_]*$"}};
-  shape.read = [](PolicyReading& reading, const YamlNode& node, std::string& out) {
-    constexpr std::string_view kPrefix = "os.environ/";
-    std::string text;
-    if (!ReadScalar(reading, node, "os.environ/NAME", text)) return false;
-    const std::string name = text.starts_with(kPrefix) ? text.substr(kPrefix.size()) : "";
-    const bool good = !name.empty() && (name[0] < '0' || name[0] > '9') && std::ranges::all_of(name, [](char c) {
-      return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
-    });
-    if (good) out = name;
-    // The text is not repeated: it may be a key.
-    if (!good) reading.Fail(node, "a key does not belong into the policy; name its variable: os.environ/NAME");
-    return good;
-  };
-  return shape;
+KeyRule WithAccess(KeyRule rule) {
+  rule.optional.insert(rule.optional.end(), std::begin(kAccessKeys), std::end(kAccessKeys));
+  return rule;
 }
 
 void FinishModel(PolicyReading& reading, const YamlNode& node, ModelSpec& out) {
   const KeyRule rule = out.engine == ModelSpec::Engine::kLocal
                            ? KeyRule{"engine: local", {"weights"}, {}}
-                           : KeyRule{"engine: remote", {"api_base", "model"}, {"api_key"}};
+                           : WithAccess({"engine: remote", {"api_base", "model"}, {"api_key"}});
   CheckKeys(reading, node, rule,
             {"engine", "input_cost_per_token", "output_cost_per_token", "cache_read_input_token_cost",
              "max_parallel_requests", "residency", "timeout", "rpm", "tpm"});
+  CheckAccess(reading, node, out.access, out.api_base);
+  // Not said is not free: 0 is.
+  if (node.Find("cache_read_input_token_cost") == nullptr) out.cache_read_input_token_cost = out.input_cost_per_token;
 }
 
 KeyRule ToolRule(ToolSpec::By by) {
   switch (by) {
-    case ToolSpec::By::kHttp: return {"url", {"url"}, {}};
+    case ToolSpec::By::kHttp: return WithAccess({"url", {"url"}, {}});
     case ToolSpec::By::kSql: return {"database", {"database", "query"}, {}};
     case ToolSpec::By::kCommand: return {"command", {"command"}, {}};
   }
@@ -77,6 +66,7 @@ void FinishTool(PolicyReading& reading, const YamlNode& node, ToolSpec& out) {
   out.by = !out.url.empty() ? ToolSpec::By::kHttp : !out.database.empty() ? ToolSpec::By::kSql : ToolSpec::By::kCommand;
   CheckKeys(reading, node, ToolRule(out.by),
             {"kind", "arguments", "deadline", "fresh", "mandatory", "approval"});
+  CheckAccess(reading, node, out.access, out.url);
   if (out.by == ToolSpec::By::kCommand && !out.command.front().starts_with('/')) {
     reading.Fail(*node.Find("command"), fmt::format("'{}': the program must be an absolute path", out.command.front()));
   }
@@ -93,13 +83,14 @@ KeyRule VerifierRule(VerifierSpec::Kind kind) {
     case VerifierSpec::Kind::kPii: return {"kind: pii", {}, {"kinds"}};
     case VerifierSpec::Kind::kSchema: return {"kind: schema", {"schema"}, {}};
     case VerifierSpec::Kind::kTable: return {"kind: table", {"table"}, {}};
-    case VerifierSpec::Kind::kHttp: return {"kind: http", {"url"}, {}};
+    case VerifierSpec::Kind::kHttp: return WithAccess({"kind: http", {"url"}, {}});
   }
   return {};
 }
 
 void FinishVerifier(PolicyReading& reading, const YamlNode& node, VerifierSpec& out) {
   CheckKeys(reading, node, VerifierRule(out.kind), {"kind", "fail", "error", "deadline"});
+  CheckAccess(reading, node, out.access, out.url);
   if (out.kind == VerifierSpec::Kind::kPhrases && out.phrases.empty() && out.patterns.empty()) {
     reading.Fail(node, "kind: phrases needs phrases or patterns");
   }
@@ -156,7 +147,7 @@ Shape<Named<ModelSpec>> ModelsShape() {
           .Add("weights", &ModelSpec::weights, LabelShape(), "local: a path or name as surety serve -m takes it")
           .Add("model", &ModelSpec::weights, LabelShape(), "remote: the model's name there")
           .Add("api_base", &ModelSpec::api_base, UrlShape(), "remote: http://host:port/v1")
-          .Add("api_key", &ModelSpec::api_key_env, KeyVariableShape(), "remote: os.environ/NAME (default: none)")
+          .Add("api_key", &ModelSpec::api_key, SecretShape(), "remote: os.environ/NAME or {file: NAME} (default: none)")
           .Add("input_cost_per_token", &ModelSpec::input_cost_per_token, NumberShape(0, kMaxPrice),
                "money (default: 0)")
           .Add("output_cost_per_token", &ModelSpec::output_cost_per_token, NumberShape(0, kMaxPrice),
@@ -171,6 +162,7 @@ Shape<Named<ModelSpec>> ModelsShape() {
                "where data may be processed (default: not said)")
           .Add("timeout", &ModelSpec::timeout_ns, TimeoutShape(),
                "of one generation; a bare number: seconds (default: 60s)")
+          .Also(AddAccess<ModelSpec>)
           .Line(&ModelSpec::line)
           .Then(FinishModel)
           .Done();
@@ -209,7 +201,7 @@ Shape<Named<ToolSpec>> ToolsShape() {
           .Add("kind", &ToolSpec::kind, EnumShape<Kind>({{"read", Kind::kRead}, {"write", Kind::kWrite}}),
                "read or write (default: read)")
           .Add("url", &ToolSpec::url, UrlShape(), "asked by POST with the arguments as JSON")
-          .Add("database", &ToolSpec::database, TextShape(1024), "a SQLite file or postgresql://...")
+          .Add("database", &ToolSpec::database, TextShape(1024), "a SQLite file, postgresql://..., or os.environ/NAME")
           .Add("query", &ToolSpec::query, TextShape(16 << 10), "SQL with :NAME for arguments; one row is the result")
           .Add("command", &ToolSpec::command, ListShape(TextShape(4096), 64, 1), "program (absolute) and its arguments")
           .Add("arguments", &ToolSpec::arguments, ListShape(NameShape(), 64, 0, true),
@@ -219,11 +211,39 @@ Shape<Named<ToolSpec>> ToolsShape() {
           .Add("mandatory", &ToolSpec::mandatory, BoolShape(), "without it a person answers (default: true)")
           .Add("approval", &ToolSpec::four_eyes, EnumShape<bool>({{"four_eyes", true}, {"one", false}}),
                "of a write: one or four_eyes (default: one)")
+          .Also(AddAccess<ToolSpec>)
           .Line(&ToolSpec::line)
           .Then(FinishTool)
           .Done();
   return NamedShape<ToolSpec>(NameShape(), std::move(shape), 256,
                               [](ToolSpec& out, const std::string& name) { out.name = name; });
+}
+
+Shape<std::string> PersonalKindShape() {
+  // What others call them.
+  static constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+      {"pan", "card"},      {"credit_card", "card"}, {"card_number", "card"}, {"social_security", "ssn"},
+      {"tin", "itin"},      {"bic", "iban"},         {"account", "iban"},     {"mail", "email"},
+      {"e-mail", "email"},  {"telephone", "phone"},  {"mobile", "phone"},     {"aba", "routing"},
+      {"rtn", "routing"}};
+  boost::json::array allowed;
+  std::vector<std::string> known;
+  for (int i = 0; i < kPersonalKindCount; ++i) {
+    known.emplace_back(NameOf(static_cast<PersonalKind>(i)));
+    allowed.push_back(boost::json::string(known.back()));
+  }
+  Shape<std::string> shape;
+  shape.schema["enum"] = std::move(allowed);
+  shape.read = [known](PolicyReading& reading, const YamlNode& node, std::string& out) {
+    if (!ReadScalar(reading, node, "a kind of personal data", out)) return false;
+    if (PersonalKindOf(out)) return true;
+    const auto other = std::ranges::find(kOtherNames, out, &std::pair<std::string_view, std::string_view>::first);
+    const std::string hint = other == std::end(kOtherNames) ? PolicyHint(out, known)
+                                                            : fmt::format("; did you mean '{}'?", other->second);
+    reading.Fail(node, fmt::format("'{}' is no kind of personal data that can be found{}", out, hint));
+    return false;
+  };
+  return shape;
 }
 
 Shape<std::vector<InvariantSpec>> InvariantsShape() {
@@ -270,10 +290,12 @@ Shape<Named<VerifierSpec>> VerifiersShape() {
           .Add("phrases", &VerifierSpec::phrases, PhrasesShape(), "forbidden texts: a list, or the name of a file")
           .Add("patterns", &VerifierSpec::patterns, ListShape(PatternShape(), 1000, 1), "forbidden, RE2")
           .Add("table", &VerifierSpec::table, FileNameShape(kMaxTableBytes), "a file of codes with effective dates")
-          .Add("kinds", &VerifierSpec::kinds, ListShape(LabelShape(), 32, 1, true), "of personal data (default: all)")
+          .Add("kinds", &VerifierSpec::kinds, ListShape(PersonalKindShape(), kPersonalKindCount, 1, true),
+               "of personal data (default: all)")
           .Add("schema", &VerifierSpec::schema, SchemaShape(), "a JSON schema, or the name of its file")
           .Add("url", &VerifierSpec::url, UrlShape(), "of the service that is asked")
-          .Add("min_quote", &VerifierSpec::min_quote, IntShape(1, 10'000), "characters of a quote (default: 12)")
+          .Add("min_quote", &VerifierSpec::min_quote, IntShape(1, 200), "characters of a quote (default: 12)")
+          .Also(AddAccess<VerifierSpec>)
           .Line(&VerifierSpec::line)
           .Then(FinishVerifier)
           .Done();

@@ -1,6 +1,7 @@
 // Routes and what a model's context is filled with.
 #include <fmt/format.h>
 
+#include "gateway/personal_data.h"
 #include "gateway/policy_form.h"
 
 namespace surety::gateway {
@@ -8,6 +9,7 @@ namespace {
 
 constexpr size_t kMaxSystemText = 64 << 10;
 constexpr int kMaxTokens = 16 << 20;
+constexpr int64_t kMinProgressNs = 10'000'000;
 
 Shape<CacheSpec> RouteCacheShape() {
   using Mode = CacheSpec::Mode;
@@ -64,6 +66,12 @@ Shape<ReleaseSpec> RouteReleaseShape() {
            "held until all verifiers passed, or streamed as a draft (default: held)")
       .Add("review", &ReleaseSpec::review, ReferenceShape("review queue"),
            "a person of this queue approves first (default: nobody)")
+      .Add("progress", &ReleaseSpec::progress_ns, DurationShape(),
+           "a stream that waits for its answer says so, first and then again after so long (default: 10s)")
+      .Then([](PolicyReading& reading, const YamlNode& node, ReleaseSpec& out) {
+        if (out.progress_ns >= kMinProgressNs) return;
+        reading.Fail(*node.Find("progress"), "progress must be 10ms or more");
+      })
       .Done();
 }
 
@@ -92,8 +100,8 @@ Shape<FallbackSpec> RouteFallbackShape() {
 
 KeyRule AnswerRule(const RouteSpec& route) {
   static const std::vector<std::string_view> kOfModel = {
-      "system",  "retrieve", "tools",        "invariants",        "verify",  "cache",
-      "release", "context",  "max_attempts", "max_output_tokens", "deadline"};
+      "system",  "retrieve", "tools",        "invariants",        "verify",   "cache",
+      "release", "context",  "max_attempts", "max_output_tokens", "deadline", "queue"};
   switch (route.answer) {
     case RouteSpec::Answer::kTemplate: return {"answer: template", {"template"}, {"tools", "invariants", "cache",
                                                                                   "release", "deadline"}};
@@ -140,7 +148,8 @@ Shape<std::vector<RouteSpec>> RoutesShape() {
           .Add("release", &RouteSpec::release, RouteReleaseShape(), "how an answer leaves")
           .Add("fallback", &RouteSpec::fallback, ListShape(RouteFallbackShape(), 8), "tried in order (default: none)")
           .Add("context", &RouteSpec::context, ReferenceShape("context"), "the context budget (default: the model's)")
-          .Add("queue", &RouteSpec::queue, ReferenceShape("review queue"), "human: who answers")
+          .Add("queue", &RouteSpec::queue, ReferenceShape("review queue"),
+               "human: who answers; model, tools: who decides where a check or a tool asks for a person")
           .Add("max_attempts", &RouteSpec::max_attempts, IntShape(1, 5), "generations, repair included (default: 1)")
           .Add("max_output_tokens", &RouteSpec::max_output_tokens, IntShape(1, kMaxTokens), "(default: 1024)")
           .Add("deadline", &RouteSpec::deadline_ns, DurationShape(), "of the whole route (default: 60s)")
@@ -164,7 +173,7 @@ Shape<Named<ContextSpec>> ContextsShape() {
                "of cite_tokens (default: 0, no cap)")
           .Add("history_tokens", &ContextSpec::history_tokens, IntShape(0, kMaxTokens),
                "for earlier turns, the newest first (default: 0, all)")
-          .Add("forbidden", &ContextSpec::forbidden, ListShape(LabelShape(), 32, 0, true),
+          .Add("forbidden", &ContextSpec::forbidden, ListShape(PersonalKindShape(), kPersonalKindCount, 0, true),
                "kinds of personal data that must not enter (default: none)")
           .Add("force_citations", &ContextSpec::force_citations, BoolShape(),
                "a grammar makes each sentence quote a passage (default: false)")

@@ -5,6 +5,7 @@
 
 #include "gateway/policy_check.h"
 #include "gateway/policy_values.h"
+#include "gateway/tool_call.h"
 
 namespace surety::gateway {
 namespace {
@@ -55,11 +56,27 @@ object LevelJson(const LevelSpec& level) {
   return {{"base", NameOf(level.base)}, {"rules", rules}};
 }
 
+// Where secrets lie, as the file says it.
+std::string SecretJson(const SecretSource& secret) {
+  if (secret.empty()) return {};
+  return secret.variable.empty() ? "file:" + secret.file : "os.environ/" + secret.variable;
+}
+
+object AccessJson(const HttpAccess& access) {
+  object headers;
+  for (const auto& [name, secret] : access.headers) headers[name] = SecretJson(secret);
+  return {{"ca_file", access.ca_file},
+          {"client_certificate", access.client_certificate},
+          {"client_key", access.client_key},
+          {"headers", headers}};
+}
+
 object ModelJson(const ModelSpec& model) {
   return {{"engine", model.engine == ModelSpec::Engine::kLocal ? "local" : "remote"},
           {"weights", model.weights},
           {"api_base", model.api_base},
-          {"api_key_env", model.api_key_env},
+          {"api_key", SecretJson(model.api_key)},
+          {"access", AccessJson(model.access)},
           {"input_cost_per_token", model.input_cost_per_token},
           {"output_cost_per_token", model.output_cost_per_token},
           {"cache_read_input_token_cost", model.cache_read_input_token_cost},
@@ -79,7 +96,8 @@ object RetrieverJson(const RetrieverSpec& retriever) {
 object ToolJson(const ToolSpec& tool) {
   return {{"kind", tool.kind == ToolSpec::Kind::kRead ? "read" : "write"},
           {"url", tool.url},
-          {"database", tool.database},
+          {"access", AccessJson(tool.access)},
+          {"database", ShownDatabase(tool.database)},
           {"query", tool.query},
           {"command", Texts(tool.command)},
           {"arguments", Texts(tool.arguments)},
@@ -101,6 +119,7 @@ object VerifierJson(const VerifierSpec& verifier) {
           {"kinds", Texts(verifier.kinds)},
           {"schema", verifier.schema},
           {"url", verifier.url},
+          {"access", AccessJson(verifier.access)},
           {"min_quote", verifier.min_quote}};
 }
 
@@ -234,10 +253,12 @@ object PolicyJson(const Policy& policy) {
           {"slo", slos},
           {"review", ByName(policy.review, QueueJson)},
           {"state", object{{"directory", policy.state.directory},
-                           {"review_database", policy.state.review_database},
+                           {"review_database", ShownDatabase(policy.state.review_database)},
                            {"audit", policy.state.audit},
                            {"cache_bytes", policy.state.cache_bytes},
-                           {"max_waiting_audit_rows", policy.state.max_waiting_audit_rows}}}};
+                           {"max_waiting_audit_rows", policy.state.max_waiting_audit_rows},
+                           {"audit_rotate_at", policy.state.audit_rotate_at},
+                           {"audit_rotate_every_ns", policy.state.audit_rotate_every_ns}}}};
 }
 
 }  // namespace surety::gateway

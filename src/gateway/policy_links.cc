@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "gateway/policy_form.h"
+#include "gateway/tools.h"
 
 namespace surety::gateway {
 namespace {
@@ -66,6 +67,7 @@ std::optional<Known> LabelsOf(const Policy& policy, const std::string& subject) 
         return labels;
       }
       case SignalSpec::By::kLength: return Known{};
+      case SignalSpec::By::kAmount: return Known{"none", "abstained"};
       case SignalSpec::By::kClassifier: return std::nullopt;
     }
   }
@@ -79,7 +81,8 @@ std::optional<Known> LabelsOf(const Policy& policy, const std::string& subject) 
 bool IsNumber(const Policy& policy, std::string_view subject) {
   const SignalSpec* signal = LinkSignal(policy, subject);
   return signal != nullptr &&
-         (signal->by == SignalSpec::By::kLength || (signal->by == SignalSpec::By::kPattern && signal->number));
+         (signal->by == SignalSpec::By::kLength || signal->by == SignalSpec::By::kAmount ||
+          (signal->by == SignalSpec::By::kPattern && signal->number));
 }
 
 class LinkChecker {
@@ -110,8 +113,9 @@ class LinkChecker {
   void Check(const PolicyReading::Reference& at) {
     if (at.kind == "label") return CheckLabel(at);
     if (at.kind == "number subject") {
-      if (!IsNumber(policy_, at.name)) Fail(at, "above and below are for signals that are numbers: by: length, or by: "
-                                                "pattern with number: true");
+      if (IsNumber(policy_, at.name)) return;
+      Fail(at, "above and below are for signals that are numbers: by: amount, by: length, or by: pattern with number: "
+               "true");
       return;
     }
     if (at.kind == "level subject") {
@@ -200,22 +204,39 @@ void CheckTemplateLabels(PolicyReading& reading, const YamlNode& root, const Pol
   }
 }
 
-// "TOOL.field" or "TOOL.field OP value"; the rest of the grammar is CheckInvariantExpression's.
+// Each expression is one that conflicts.cc evaluates, over tools of this policy.
 void CheckInvariants(PolicyReading& reading, const YamlNode& root, const Policy& policy) {
   const YamlNode* list = root.Find("invariants");
   if (list == nullptr) return;
-  const Known tools = KeysOf(policy.tools);
   for (const YamlNode& item : list->items) {
     for (const char* key : {"when", "require"}) {
       const YamlNode* node = item.Find(key);
       if (node == nullptr || node->kind != YamlNode::Kind::kScalar) continue;
-      const size_t dot = node->text.find('.');
-      const std::string tool = node->text.substr(0, dot);
-      if (dot == std::string::npos || dot + 1 == node->text.size()) {
-        reading.Fail(*node, fmt::format("'{}': write TOOL.field OP value, as in rail.status == returned, or TOOL.field",
-                                        node->text));
-      } else if (!LinkHas(tools, tool)) {
-        reading.Fail(*node, fmt::format("'{}' is no tool of this policy{}", tool, PolicyHint(tool, tools)));
+      if (const Status status = CheckInvariantExpression(node->text, policy.tools); !status.ok()) {
+        reading.Fail(*node, status.message());
+      }
+    }
+  }
+}
+
+// A list of invariants is looked at with the results of the route's own tools: one over another tool never finds
+// anything.
+void CheckInvariantsOfRoute(PolicyReading& reading, const YamlNode& list, const Policy& policy,
+                            const RouteSpec& route) {
+  if (route.invariants.empty()) return;
+  if (route.tools.empty()) {
+    reading.Fail(list, "invariants compare results of tools; this route names none");
+    return;
+  }
+  for (size_t i = 0; i < route.invariants.size() && i < list.items.size(); ++i) {
+    const auto invariant = policy.invariants.find(route.invariants[i]);
+    if (invariant == policy.invariants.end()) continue;
+    for (const std::string* expression : {&invariant->second.when, &invariant->second.require}) {
+      const auto tools = ToolsOfInvariant(*expression);  // one that does not parse is reported where it stands
+      for (const std::string& tool : tools ? *tools : std::set<std::string>()) {
+        if (LinkHas(route.tools, tool)) continue;
+        reading.Fail(list.items[i], fmt::format("'{}' reads the tool '{}', which this route does not ask: add it to "
+                                                "its tools", invariant->first, tool));
       }
     }
   }
@@ -227,11 +248,9 @@ void CheckRoutes(PolicyReading& reading, const YamlNode& root, const Policy& pol
     reading.Fail(list.items.back(), fmt::format("the last route, '{}', must be when: always, so that every request has "
                                                 "one", policy.routes.back().name));
   }
-  // A list of invariants is looked at with the results of the route's own tools.
-  for (size_t i = 0; i < policy.routes.size(); ++i) {
-    const RouteSpec& route = policy.routes[i];
-    if (route.invariants.empty() || !route.tools.empty()) continue;
-    reading.Fail(*list.items[i].Find("invariants"), "invariants compare results of tools; this route names none");
+  for (size_t i = 0; i < policy.routes.size() && i < list.items.size(); ++i) {
+    const YamlNode* names = list.items[i].Find("invariants");
+    if (names != nullptr) CheckInvariantsOfRoute(reading, *names, policy, policy.routes[i]);
   }
 }
 

@@ -45,7 +45,7 @@ TEST(PolicyReaderTest, ReadsEveryPart) {
   EXPECT_EQ(policy->required_dimensions.size(), 8U);
   EXPECT_THAT(policy->signals[1].phrases.at(""), ElementsAre("dispute", "not my transaction"));
   EXPECT_THAT(policy->signals[0].groups.at("faq"), ElementsAre("hours", "card"));
-  ASSERT_EQ(policy->risk.rules.size(), 3U);
+  ASSERT_EQ(policy->risk.rules.size(), 4U);
   EXPECT_EQ(policy->risk.rules[2].when[0].above, 10000);
   const RouteSpec& controlled = policy->routes[0];
   EXPECT_EQ(controlled.release.review, "desk");
@@ -84,9 +84,22 @@ TEST(PolicyReaderTest, RemoteModelsCarryLiteLlmsNames) {
   ASSERT_TRUE(policy) << policy.error().message();
   const ModelSpec& model = policy->models.at("fast");
   EXPECT_EQ(model.weights, "gpt");
-  EXPECT_EQ(model.api_key_env, "FAST_KEY");
+  EXPECT_EQ(model.api_key.variable, "FAST_KEY");
   EXPECT_EQ(model.timeout_ns, 7'500'000'000);
   EXPECT_EQ(model.max_parallel_requests, 3);
+}
+
+// Not said is not free.
+TEST(PolicyReaderTest, APriceOfCachedTokensThatIsNotSaidIsThatOfInput) {
+  const std::string_view stands = "weights: small, residency: [US],";
+  const auto price = [&](std::string_view said) {
+    const auto policy = ReadEdited({{stands, std::string(stands) + std::string(said)}});
+    EXPECT_TRUE(policy) << policy.error().message();
+    return policy ? policy->models.at("fast").cache_read_input_token_cost : -1;
+  };
+  EXPECT_EQ(price(""), 0.0001);
+  EXPECT_EQ(price(" cache_read_input_token_cost: 0,"), 0);
+  EXPECT_EQ(price(" cache_read_input_token_cost: 0.00002,"), 0.00002);
 }
 
 TEST(PolicyReaderTest, CalendarMonthsAreForBudgetsAlone) {
@@ -94,6 +107,24 @@ TEST(PolicyReaderTest, CalendarMonthsAreForBudgetsAlone) {
   ASSERT_TRUE(policy) << policy.error().message();
   EXPECT_TRUE(policy->budgets[0].calendar_month);
   EXPECT_FALSE(ReadEdited({{"ttl: 6h", "ttl: 1mo"}}));
+}
+
+TEST(PolicyReaderTest, TheLogIsRotatedAtAGigabyteUnlessThePolicySaysOtherwise) {
+  const auto plain = ReadEdited({});
+  EXPECT_EQ(plain->state.audit_rotate_at, int64_t{1} << 30);
+  EXPECT_EQ(plain->state.audit_rotate_every_ns, 0);
+  const auto daily = ReadEdited({{"cache: {size: 8MB}",
+                                  "cache: {size: 8MB}\naudit: {rotate_at: 0, rotate_every: 1d}"}});
+  ASSERT_TRUE(daily) << daily.error().message();
+  EXPECT_EQ(daily->state.audit_rotate_at, 0);
+  EXPECT_EQ(daily->state.audit_rotate_every_ns, 86400LL * 1'000'000'000);
+}
+
+TEST(PolicyReaderTest, InvariantsMayUseTheWholeGrammar) {
+  const auto policy = ReadEdited({{"when: profile.state == closed, require: ledger.closed",
+                                   "when: 'not (profile.state != closed or profile.n <= 5)', require: "
+                                   "'ledger.closed and ledger.note == \"a b\"'"}});
+  EXPECT_TRUE(policy) << policy.error().message();
 }
 
 struct ReaderFault {
@@ -130,6 +161,10 @@ INSTANTIATE_TEST_SUITE_P(
         ReaderFault{"top_k: 4", "top_k: 4, top_k: 5", "top_k", "the key 'top_k' stands here twice"},
         ReaderFault{"index: handbook.db, ", "", "top_k: 4", "the key 'index' is missing"},
         ReaderFault{"deadline: 500ms", "deadline: 500", "deadline: 500", "'500' is no duration"},
+        ReaderFault{"cache: {size: 8MB}", "cache: {size: 8MB}\naudit: {rotate_at: 10KB}", "rotate_at: 10KB",
+                    "rotate_at: 1MiB at least, or 0 for never"},
+        ReaderFault{"cache: {size: 8MB}", "cache: {size: 8MB}\naudit: {rotate_every: 59m}", "rotate_every: 59m",
+                    "rotate_every: 1h at least"},
         ReaderFault{"size: 8MB", "size: 8 MB", "size: 8 MB", "'8 MB' is no size"},
         ReaderFault{"effective_from: 2026-01-01T00:00:00Z", "effective_from: 2026-01-01T00:00:00", "id: good",
                     "is no instant"},
@@ -146,6 +181,8 @@ INSTANTIATE_TEST_SUITE_P(
         ReaderFault{"level: medium}\n    - {when: {rights", "level: middle}\n    - {when: {rights", "middle",
                     "'middle' is not one of its values; there is low, medium, high"},
         ReaderFault{"exclude: [author]", "exclude: author", "exclude: author", "a list is wanted"},
+        ReaderFault{"release: {audience: internal, mode: held}",
+                    "release: {audience: internal, mode: held, progress: 1ms}", "progress: 1ms", "10ms or more"},
         ReaderFault{"name: ready", "name: rea dy", "rea dy", "'rea dy' is no name"},
         ReaderFault{"engine: local, weights: small", "engine: local, weights: small, api_base: \"http://h/v1\"",
                     "weights: small", "the key 'api_base' has no effect with engine: local"},
@@ -197,7 +234,17 @@ INSTANTIATE_TEST_SUITE_P(
         ReaderFault{"{product}", "{prodct}", "prodct", "'{prodct}' stands for nothing"},
         ReaderFault{"texts: {hours:", "texts: {houers:", "houers", "did you mean 'hours'?"},
         ReaderFault{"when: profile.state == closed", "when: profil.state == closed", "profil.",
-                    "'profil' is no tool of this policy; did you mean 'profile'?"},
+                    "there is no tool 'profil'; did you mean 'profile'?"},
+        ReaderFault{"when: profile.state == closed", "when: profile.state = closed", "profile.state = closed",
+                    "'=' is no comparison; write == or !="},
+        ReaderFault{"when: profile.state == closed", "when: profile.state == closed or ledgre.x",
+                    "profile.state == closed or", "there is no tool 'ledgre'; did you mean 'ledger'?"},
+        ReaderFault{"when: profile.state == closed", "when: profile", "profile, require", "a fixed value alone"},
+        ReaderFault{"require: ledger.closed", "require: (ledger.closed", "(ledger.closed", "'(' without ')'"},
+        ReaderFault{"require: ledger.closed", "require: ledger.closed and", "ledger.closed and",
+                    "something is missing at the end"},
+        ReaderFault{"tools: [profile, ledger]", "tools: [profile]", "agree]",
+                    "'agree' reads the tool 'ledger', which this route does not ask"},
         ReaderFault{"name: careful", "name: advice", "name: advice\n    when: {risk: medium}",
                     "'advice' stands here twice"},
         ReaderFault{"when: always", "when: {risk: low}", "name: otherwise", "must be when: always"},

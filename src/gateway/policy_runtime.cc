@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "gateway/document_index.h"
+
 namespace surety::gateway {
 
 api::Backend* PolicyRuntime::FindModel(const std::string& name) const {
@@ -13,6 +15,23 @@ std::string DirectoryOf(const Policy& policy) {
   const std::filesystem::path parent = std::filesystem::path(policy.path).parent_path();
   return parent.empty() ? "." : parent.string();
 }
+
+namespace {
+
+// Vectors of two models say nothing about each other, though they may have as many numbers.
+Status SameEmbedder(const RetrieverSpec& spec, DocumentIndex& index, const std::string& served) {
+  if (spec.by == RetrieverSpec::By::kText) return OkStatus();
+  SURETY_ASSIGN_OR_RETURN(const DocumentIndexSummary summary, index.Summary());
+  const std::string& made = summary.embedding_model;
+  if (!made.empty() && made != served) {
+    return FailedPreconditionError("'" + spec.index + "' has vectors of " + made + ", but " + served +
+                                   " is served: serve with --embedding-model " + made + ", or add the documents again");
+  }
+  if (spec.embedding_model == served) return OkStatus();
+  return FailedPreconditionError("embedding_model is " + spec.embedding_model + ", but " + served + " is served");
+}
+
+}  // namespace
 
 Result<std::shared_ptr<const PolicyRuntime>> MakeRuntime(std::shared_ptr<const Policy> policy, RuntimeParts parts,
                                                          const Clock& clock) {
@@ -40,8 +59,9 @@ Result<std::shared_ptr<const PolicyRuntime>> MakeRuntime(std::shared_ptr<const P
       return Error(NotFoundError("retriever '" + name + "' searches by vector, but no embedding model is served"));
     }
     const std::filesystem::path path = std::filesystem::path(directory) / spec.index;
-    auto store = DocumentStore::Open(path.string(), true);
+    auto store = DocumentIndex::Open(path.string(), true);
     if (!store) return Error(store.error().WithContext("retriever '" + name + "'"));
+    SURETY_RETURN_IF_ERROR(SameEmbedder(spec, **store, parts.embed_model).WithContext("retriever '" + name + "'"));
     runtime->stores[name] = *std::move(store);
   }
   runtime->policy = std::move(policy);

@@ -36,6 +36,7 @@ struct PolicyRuntime {
 struct RuntimeParts {
   std::map<std::string, std::shared_ptr<api::Backend>> models;
   EmbedTexts embed;
+  std::string embed_model;    // its name
 };
 Result<std::shared_ptr<const PolicyRuntime>> MakeRuntime(std::shared_ptr<const Policy> policy, RuntimeParts parts,
                                                          const Clock& clock);

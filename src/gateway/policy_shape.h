@@ -244,6 +244,11 @@ class Fields {
                        }});
     return *this;
   }
+  // Keys that several maps have: `add` adds them.
+  Fields& Also(void (*add)(Fields&)) {
+    add(*this);
+    return *this;
+  }
   // After all keys were read without a fault.
   Fields& Then(Check check) {
     checks_.push_back(std::move(check));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -30,6 +31,7 @@ struct SpaceVariable {
   std::string subject;
   std::vector<SpaceValue> values;                 // one a class
   std::vector<std::vector<std::string>> labels;   // all of the class
+  std::optional<size_t> wordless;                 // of what words make as one likes: the class without any
 };
 
 struct SpaceRule {
@@ -137,6 +139,8 @@ class SpaceBuilder {
         break;
       case SignalSpec::By::kPattern:
         if (!signal.number) return {{"true"}, {"false"}};
+        [[fallthrough]];
+      case SignalSpec::By::kAmount:
         AddNumbers(conditions, values);
         values.insert(values.end(), {{"none"}, {std::string(kAbstainedLabel)}});
         return values;
@@ -192,6 +196,25 @@ class SpaceBuilder {
     return condition.any_of.empty() || std::ranges::find(condition.any_of, value.label) != condition.any_of.end();
   }
 
+  // The label that a signal has without any words, if words make it whatever their writer likes. Signals with labels
+  // and classifiers with a least confidence say what the last turn is about and abstain where they are not sure, so
+  // they are not among these; metadata are no words.
+  static std::optional<std::string> WordlessLabel(const SignalSpec& signal,
+                                                  const std::vector<SpaceValue>& values) {
+    switch (signal.by) {
+      case SignalSpec::By::kPhrases:
+        if (values.size() == 2 && values[1].label == "false") return "false";
+        return std::nullopt;
+      case SignalSpec::By::kPattern: return signal.number ? "none" : "false";
+      case SignalSpec::By::kLength: return values.front().label;
+      case SignalSpec::By::kClassifier:
+        if (signal.min_confidence <= 0) return std::string(kAbstainedLabel);
+        return std::nullopt;
+      case SignalSpec::By::kMetadata: break;
+    }
+    return std::nullopt;
+  }
+
   void AddVariable(const std::string& subject, const std::vector<const Condition*>& conditions) {
     std::vector<SpaceValue> values;
     const SignalSpec* signal = Signal(subject);
@@ -200,7 +223,8 @@ class SpaceBuilder {
     } else {
       values = signal != nullptr ? SignalValues(*signal, conditions) : DimensionValues(subject, conditions);
     }
-    SpaceVariable variable{subject, {}, {}};
+    const auto wordless = signal != nullptr ? WordlessLabel(*signal, values) : std::nullopt;
+    SpaceVariable variable{subject, {}, {}, {}};
     std::map<std::vector<bool>, size_t> classes;
     for (const SpaceValue& value : values) {
       std::vector<bool> holds;
@@ -213,6 +237,7 @@ class SpaceBuilder {
         variable.labels.emplace_back();
       }
       variable.labels[place->second].push_back(value.label);
+      if (wordless && value.label == *wordless) variable.wordless = place->second;
     }
     index_[subject] = variables_.size();
     variables_.push_back(std::move(variable));
@@ -301,27 +326,57 @@ class SpaceBuilder {
     return fmt::format("{}", fmt::join(parts, ", "));
   }
 
-  // The route that a cell leads to takes note of it.
-  void Visit(const Cell& cell, RouteSpace& space) const {
-    const Level risk = LevelAt(risk_, cell, Level::kLow);
+  // The route that a cell leads to; their number if none does.
+  size_t RouteAt(const Cell& cell, Level risk) const {
     const Level complexity = LevelAt(complexity_, cell, risk);
     for (size_t r = 0; r < routes_.size(); ++r) {
-      if (!policy_.routes[r].always && !RuleHolds(routes_[r], cell, risk, complexity)) continue;
-      RouteReach& reach = space.routes[r];
-      if (reach.kind != RouteReach::Kind::kReached) reach.example = ExampleOf(cell, risk);
-      reach.kind = RouteReach::Kind::kReached;
-      reach.risks[static_cast<size_t>(risk)] = true;
-      if (const auto intent = index_.find("intent"); intent != index_.end()) {
-        const auto& labels = variables_[intent->second].labels[cell[intent->second]];
-        reach.intents.insert(labels.begin(), labels.end());
+      if (policy_.routes[r].always || RuleHolds(routes_[r], cell, risk, complexity)) return r;
+    }
+    return routes_.size();
+  }
+  // The route that a cell leads to takes note of it.
+  size_t Visit(const Cell& cell, RouteSpace& space) const {
+    const Level risk = LevelAt(risk_, cell, Level::kLow);
+    const size_t r = RouteAt(cell, risk);
+    if (r == routes_.size()) return r;
+    RouteReach& reach = space.routes[r];
+    if (reach.kind != RouteReach::Kind::kReached) reach.example = ExampleOf(cell, risk);
+    reach.kind = RouteReach::Kind::kReached;
+    reach.risks[static_cast<size_t>(risk)] = true;
+    if (const auto intent = index_.find("intent"); intent != index_.end()) {
+      const auto& labels = variables_[intent->second].labels[cell[intent->second]];
+      reach.intents.insert(labels.begin(), labels.end());
+    }
+    return r;
+  }
+  // Whether one more word lowers control from here on: each signal that words make, and is not yet made, is made.
+  void CompareWithWords(Cell cell, size_t from, RouteSpace& space) const {
+    if (from == routes_.size() || ControlOf(policy_.routes[from]) == Control::kOpen) return;
+    for (size_t v = 0; v < variables_.size(); ++v) {
+      const SpaceVariable& variable = variables_[v];
+      if (!variable.wordless || cell[v] != *variable.wordless) continue;
+      for (size_t c = 0; c < variable.values.size(); ++c) {
+        cell[v] = c;
+        const Level risk = LevelAt(risk_, cell, Level::kLow);
+        const size_t to = RouteAt(cell, risk);
+        if (to == routes_.size() || ControlOf(policy_.routes[to]) >= ControlOf(policy_.routes[from])) continue;
+        // An answer of high risk that nothing looks at is wrong however it came there: release safety says so.
+        const bool is_made = policy_.routes[to].answer != RouteSpec::Answer::kTemplate;
+        if (risk == Level::kHigh && is_made && ControlOf(policy_.routes[to]) == Control::kOpen) continue;
+        const bool known = std::ranges::any_of(space.drops, [&](const ControlDrop& drop) {
+          return drop.signal == variable.subject && drop.from == from && drop.to == to;
+        });
+        if (known) continue;
+        space.drops.push_back({variable.subject, variable.values[*variable.wordless].label, variable.values[c].label,
+                               from, to, ExampleOf(cell, risk)});
       }
-      return;
+      cell[v] = *variable.wordless;
     }
   }
   void Walk(RouteSpace& space) const {
     Cell cell(variables_.size(), 0);
     while (true) {
-      Visit(cell, space);
+      CompareWithWords(cell, Visit(cell, space), space);
       size_t v = 0;
       while (v < cell.size() && ++cell[v] == variables_[v].values.size()) cell[v++] = 0;
       if (v == cell.size()) break;
@@ -387,7 +442,7 @@ class SpaceBuilder {
       for (int i = 0; i < 4000 && !empty; ++i) {
         Cell cell(variables_.size());
         for (size_t v = 0; v < cell.size(); ++v) cell[v] = choices[v][draw(choices[v].size())];
-        Visit(cell, space);
+        CompareWithWords(cell, Visit(cell, space), space);
       }
       RouteReach& reach = space.routes[r];
       if (reach.kind == RouteReach::Kind::kReached) continue;
@@ -430,6 +485,15 @@ class SpaceBuilder {
 };
 
 }  // namespace
+
+Control ControlOf(const RouteSpec& route) {
+  using Answer = RouteSpec::Answer;
+  if (route.answer == Answer::kHuman || route.answer == Answer::kRefuse || !route.release.review.empty()) {
+    return Control::kPerson;
+  }
+  const bool held = route.release.mode == ReleaseSpec::Mode::kHeld;
+  return route.answer != Answer::kTemplate && held && !route.verify.empty() ? Control::kVerified : Control::kOpen;
+}
 
 RouteSpace SpaceOf(const Policy& policy, uint64_t max_cells) { return SpaceBuilder(policy).Build(max_cells); }
 

@@ -25,8 +25,22 @@ struct RouteReach {
   std::string example;                   // of what leads here; or of why nothing does
 };
 
+// What stands between an answer and its reader: nothing that looks at it (a template, a draft that is streamed, a route
+// without verifiers), verifiers, or a person (or nothing leaves).
+enum class Control : uint8_t { kOpen, kVerified, kPerson };
+Control ControlOf(const RouteSpec& route);
+
+// A signal that is made by words, so that whoever writes them chooses its value, leads to a route of lower control than
+// the same request without those words takes.
+struct ControlDrop {
+  std::string signal, without, with;     // its values
+  size_t from = 0, to = 0;               // routes
+  std::string example;                   // the rest of the request
+};
+
 struct RouteSpace {
   std::vector<RouteReach> routes;        // as in the policy
+  std::vector<ControlDrop> drops;        // one for each signal and pair of routes
   bool exhaustive = true;
   uint64_t n_cells = 0;                  // combinations of classes
 };

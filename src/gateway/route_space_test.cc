@@ -1,6 +1,7 @@
 #include "gateway/route_space.h"
 
 #include <random>
+#include <set>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -55,6 +56,64 @@ TEST(RouteSpaceTest, JudgesLargeSpacesSoundly) {
     }
     for (const std::string& intent : exact.routes[r].intents) EXPECT_TRUE(judged.routes[r].intents.contains(intent));
   }
+}
+
+// By another program: every combination of signals is asked of the functions that choose routes at run time.
+TEST(RouteSpaceTest, WordsThatLowerControlAreThoseThatTheRealFunctionsFollow) {
+  auto policy = ReadEdited({{"signals:\n", "signals:\n  vip: {by: phrases, phrases: [i am staff]}\n"},
+                            {"intent.group: faq}", "intent.group: faq, vip: true}"}});
+  ASSERT_TRUE(policy) << policy.error().message();
+  std::set<std::pair<size_t, size_t>> expected;
+  const auto route_of = [&](const char* intent, const char* rights, const char* vip, const char* channel, double amount,
+                            bool staff) {
+    Signals signals;
+    const auto put = [&](const char* name, std::string label) { signals.values[name].label = std::move(label); };
+    put("intent", intent);
+    put("rights", rights);
+    put("vip", vip);
+    put("channel", channel);
+    put("amount", "none");
+    if (amount > 0) signals.values["amount"] = {"number", amount, true, 1};
+    RoutingFacts facts{.policy = &*policy, .signals = &signals, .dimensions = {}, .permissions = {}};
+    if (staff) facts.permissions = {"staff"};
+    signals.risk = LevelFor(policy->risk, facts);
+    signals.complexity = LevelFor(policy->complexity, facts);
+    return static_cast<size_t>(&ChooseRoute(facts) - policy->routes.data());
+  };
+  for (const char* intent : {"hours", "card", "loan", "none", "abstained"}) {
+    for (const char* channel : {"app", "branch", "none"}) {
+      for (const char* rights : {"true", "false"}) {
+        for (const double amount : {0.0, 5.0, 20000.0}) {
+          for (const bool staff : {false, true}) {
+            const size_t from = route_of(intent, rights, "false", channel, amount, staff);
+            const size_t to = route_of(intent, rights, "true", channel, amount, staff);
+            if (ControlOf(policy->routes[to]) < ControlOf(policy->routes[from])) expected.emplace(from, to);
+          }
+        }
+      }
+    }
+  }
+  EXPECT_FALSE(expected.empty());
+  for (const uint64_t cells : {uint64_t{1} << 20, uint64_t{1}}) {
+    std::set<std::pair<size_t, size_t>> found;
+    for (const ControlDrop& drop : SpaceOf(*policy, cells).drops) {
+      EXPECT_EQ(drop.signal, "vip");
+      found.emplace(drop.from, drop.to);
+    }
+    EXPECT_EQ(found, expected);
+  }
+}
+
+TEST(RouteSpaceTest, AClassifierThatIsNotGatedCountsAsWords) {
+  auto policy = ReadEdited({});
+  SignalSpec& intent = policy->signals[0];
+  ASSERT_EQ(intent.name, "intent");
+  intent.by = SignalSpec::By::kClassifier;
+  intent.phrases.clear();
+  intent.min_confidence = 0.8;
+  EXPECT_TRUE(SpaceOf(*policy).drops.empty());
+  intent.min_confidence = 0;
+  EXPECT_FALSE(SpaceOf(*policy).drops.empty());
 }
 
 TEST(RouteSpaceTest, FindsRoutesThatEarlierOnesCover) {

@@ -1,6 +1,7 @@
 #include "gateway/signals.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "gateway/phrase_matcher.h"
 #include "gateway/signal_conditions.h"
 #include "gateway/text_folding.h"
+#include "gateway/text_numbers.h"
 
 namespace surety::gateway {
 namespace {
@@ -164,9 +166,32 @@ struct MetadataSignal {
 
 struct LengthSignal {};
 
+// The largest amount of money that the turn states, in any reading of it.
+struct AmountSignal {
+  static SignalValue Read(std::string_view text) {
+    std::optional<double> largest;
+    bool unread = false;
+    for (const bool html : {false, true}) {
+      if (html && text.find_first_of("<&") == std::string_view::npos) continue;
+      for (const NumberMention& mention : FindNumbers(text, html)) {
+        if (mention.kind == NumberMention::Kind::kCode) unread |= !mention.currency.empty();
+        if (mention.kind != NumberMention::Kind::kMoney) continue;
+        for (const std::string& value : mention.values) {
+          double amount = 0;
+          const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), amount);
+          unread |= error != std::errc() || end != value.data() + value.size() || !std::isfinite(amount);
+          largest = std::max(largest.value_or(amount), amount);
+        }
+      }
+    }
+    if (unread) return AbstainedValue(1);
+    return largest ? NumberValue(*largest) : LabelValue("none");
+  }
+};
+
 struct CompiledSignal {
   std::string name;
-  std::variant<PhraseSignal, PatternSignal, ClassifierSignal, MetadataSignal, LengthSignal> reader;
+  std::variant<PhraseSignal, PatternSignal, ClassifierSignal, MetadataSignal, LengthSignal, AmountSignal> reader;
 };
 
 SignalValue ReadCompiled(const CompiledSignal& signal, SignalText& text, const api::Caller& caller) {
@@ -174,6 +199,7 @@ SignalValue ReadCompiled(const CompiledSignal& signal, SignalText& text, const a
   if (const auto* pattern = std::get_if<PatternSignal>(&signal.reader)) return pattern->Read(text);
   if (const auto* classifier = std::get_if<ClassifierSignal>(&signal.reader)) return classifier->Read(text);
   if (const auto* metadata = std::get_if<MetadataSignal>(&signal.reader)) return metadata->Read(caller);
+  if (std::holds_alternative<AmountSignal>(signal.reader)) return AmountSignal::Read(text.text());
   return NumberValue(static_cast<double>(CountCharacters(text.text())));
 }
 
@@ -283,6 +309,7 @@ Result<CompiledSignal> CompileSignal(const Policy& policy, const SignalSpec& spe
       return CompiledSignal{spec.name, MetadataSignal{spec.key, spec.values}};
     }
     case SignalSpec::By::kLength: return CompiledSignal{spec.name, LengthSignal{}};
+    case SignalSpec::By::kAmount: return CompiledSignal{spec.name, AmountSignal{}};
   }
   return Error(InternalError("a kind of signal without a reader"));
 }

@@ -6,6 +6,9 @@
 //   one true. Labels: over the last user turn; "none", or "abstained" where phrases of two labels occur.
 // - pattern: over the last user turn as pattern_folding.h has it. A number is the largest of its first groups
 //   (amount_reader.h); no match: "none"; a group that is no number known there: "abstained".
+// - amount: the largest amount of money of the last user turn, as text_numbers.h reads amounts ($12,000, 12 000 EUR,
+//   $12k, twelve thousand dollars), whatever the currency; "none"; "abstained" where a currency stands at
+//   what is no number.
 // - metadata: a text that the policy lists, letter by letter; else "none". - length: characters of the last user turn.
 // - classifier: "abstained" below min_confidence, without a word in the turn, or where anything fails.
 // Conditions and levels, and what an abstention does to them: signal_conditions.h.
@@ -30,7 +33,7 @@ inline constexpr std::string_view kAbstained = "abstained";
 
 struct SignalValue {
   std::string label;          // "true", "false", a label, "none", "abstained", or the number as text
-  double number = 0;          // of kPattern with number and kLength
+  double number = 0;          // of kPattern with number, kLength and kAmount
   bool has_number = false;
   double confidence = 1;      // of a classifier
 };

@@ -153,12 +153,26 @@ std::string YamlTextFault(std::string_view text) {
 // ones belongs into a file of its own.
 std::string YamlNestingFault(std::string_view text) {
   constexpr int kMaxOpen = 200;
-  int open = 0, line = 1;
-  for (const char c : text) {
-    if (c == '\n') ++line;
-    if (c == '[' || c == '{') ++open;
-    if ((c == ']' || c == '}') && open > 0) --open;
-    if (open > kMaxOpen) return fmt::format("{}:1: more than {} brackets are open", line, kMaxOpen);
+  int open = 0, n_line = 0;
+  for (size_t begin = 0; begin < text.size(); ) {
+    const size_t end = std::min(text.find_first_of("\n\r", begin), text.size());
+    std::string_view line = text.substr(begin, end - begin);
+    begin = end + 1;
+    n_line += end < text.size() && text[end] == '\r' && text.substr(begin).starts_with('\n') ? 0 : 1;
+    // A comment's do not count. Where the line has a quote, '#' may stand in a text; where it has another of YAML's
+    // line ends, the comment may end before it does: the rest is counted then.
+    const bool plain = line.find_first_of("'\"") == std::string_view::npos &&
+                       line.find("\u2028") == std::string_view::npos && line.find("\u2029") == std::string_view::npos;
+    for (size_t at = line.find('#'); plain && at != std::string_view::npos; at = line.find('#', at + 1)) {
+      if (at > 0 && line[at - 1] != ' ' && line[at - 1] != '\t') continue;
+      line = line.substr(0, at);
+      break;
+    }
+    for (const char c : line) {
+      if (c == '[' || c == '{') ++open;
+      if ((c == ']' || c == '}') && open > 0) --open;
+      if (open > kMaxOpen) return fmt::format("{}:1: more than {} brackets are open", n_line, kMaxOpen);
+    }
   }
   return {};
 }

@@ -42,7 +42,7 @@ models:
 retrievers:
   handbook: {index: handbook.db, top_k: 4, deadline: 500ms}
 tools:
-  profile: {kind: read, url: "http://127.0.0.1:9/profile", arguments: [customer], deadline: 300ms}
+  profile: {kind: read, url: "http://127.0.0.1:9/profile", arguments: [subject, tenant], deadline: 300ms}
   ledger: {kind: read, url: "http://127.0.0.1:9/ledger", deadline: 300ms}
 invariants:
   - {name: agree, when: profile.state == closed, require: ledger.closed}
@@ -60,6 +60,7 @@ risk:
     - {when: {intent: [loan, abstained]}, level: medium}
     - {when: {rights: true}, level: high}
     - {when: {amount: {above: 10000}}, level: high}
+    - {when: {amount: abstained}, level: high}
 complexity:
   rules:
     - {when: {channel: branch}, level: medium}
@@ -111,6 +112,7 @@ routes:
     verify: [citations, promises]
     cache: {mode: exact_then_semantic, intents: [loan], similarity: 0.97}
     release: {audience: internal, mode: held}
+    queue: desk
     context: normal
     max_output_tokens: 500
     deadline: 10s
@@ -134,9 +136,9 @@ MemoryFiles GoodPolicyFiles() {
   files.contents["p/rights.txt"] = "# rights\ndispute\r\n  not my transaction \n\n";
   files.contents["p/codes.json"] = R"({"name": "codes", "version": "1", "source": "the network's list",
     "checked_on": "2026-01-01", "pattern": "R\\d\\d", "codes": [
-      {"code": "R01", "titles": ["old"], "effective_to": "2026-07-01"},
+      {"code": "R01", "titles": ["old"], "effective_from": "2020-01-01", "effective_to": "2026-07-01"},
       {"code": "R01", "titles": ["new"], "effective_from": "2026-07-01"},
-      {"code": "R02", "titles": ["closed"]}]})";
+      {"code": "R02", "titles": ["closed"], "effective_from": "2019-01-01"}]})";
   return files;
 }
 
