@@ -1,7 +1,7 @@
 #include "cli/governed_serving.h"
 
 #include <cmath>
-#include <cstdlib>
+#include <filesystem>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -27,19 +27,8 @@ gateway::EmbedTexts EmbedWith(std::shared_ptr<api::Backend> backend) {
 
 Result<std::shared_ptr<api::Backend>> GovernedServing::LoadModel(const gateway::ModelSpec& spec) {
   if (spec.engine == gateway::ModelSpec::Engine::kRemote) {
-    gateway::RemoteOptions options;
-    options.base_url = spec.api_base;
-    options.model = spec.weights;
-    options.name = spec.name;
-    if (!spec.api_key_env.empty()) {
-      const char* key = std::getenv(spec.api_key_env.c_str());
-      if (key == nullptr || *key == '\0') {
-        return Error(FailedPreconditionError("model '" + spec.name + "': the environment has no variable " +
-                                             spec.api_key_env));
-      }
-      options.api_key = key;
-    }
-    if (spec.max_parallel_requests > 0) options.max_parallel = spec.max_parallel_requests;
+    const std::filesystem::path directory = std::filesystem::path(policy_).parent_path();
+    SURETY_ASSIGN_OR_RETURN(auto options, gateway::RemoteOptionsOf(spec, directory.empty() ? "." : directory.string()));
     return gateway::MakeRemoteBackend(std::move(options));
   }
   // Two names for the same weights share one engine.
@@ -56,12 +45,16 @@ Result<std::shared_ptr<api::Backend>> GovernedServing::LoadModel(const gateway::
 
 Result<std::unique_ptr<GovernedServing>> GovernedServing::Open(Options options, observe::Registry& metrics) {
   auto serving = std::unique_ptr<GovernedServing>(new GovernedServing());
+  serving->policy_ = options.policy;
   serving->host_ = std::make_unique<ModelHost>(std::move(options.host), serving->inner_, metrics);
   gateway::Governance::Options governance;
   governance.policy_path = options.policy;
   governance.kept_kv = options.kept_kv;
   governance.load = [raw = serving.get()](const gateway::ModelSpec& spec) { return raw->LoadModel(spec); };
-  if (options.embedder != nullptr) governance.embed = EmbedWith(options.embedder);
+  if (options.embedder != nullptr) {
+    governance.embed = EmbedWith(options.embedder);
+    governance.embed_model = options.embedder->description().name;
+  }
   governance.files = &FileSystem::Real();
   governance.clock = &Clock::Real();
   governance.metrics = &metrics;

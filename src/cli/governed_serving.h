@@ -35,6 +35,7 @@ class GovernedServing {
  private:
   Result<std::shared_ptr<api::Backend>> LoadModel(const gateway::ModelSpec& spec);
 
+  std::string policy_;    // its path
   std::shared_ptr<http::ModelRegistry> inner_ = std::make_shared<http::ModelRegistry>();
   std::unique_ptr<ModelHost> host_;
   boost::json::array loaded_;

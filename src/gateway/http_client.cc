@@ -141,7 +141,10 @@ class HttpExchange {
     limits_.deadline_ns = call.deadline_ns > 0 ? call.deadline_ns : Clock::Real().NowNanos() + kDefaultLimitNs;
     limits_.stop = &call_.stop;
     limits_.authority = address_.authority;
-    key_ = std::string(address_.tls ? "s" : "p") + address_.host + '\n' + address_.port + '\n' + call.ca_file;
+    key_ = std::string(address_.tls ? "s" : "p") + address_.host;
+    for (const std::string* part : {&address_.port, &call.tls.ca_file, &call.tls.certificate, &call.tls.key}) {
+      key_ += '\n' + *part;
+    }
     repeatable_ = call.method == "GET" || call.method == "HEAD";
   }
 
@@ -155,7 +158,7 @@ class HttpExchange {
       Result<HttpReply> reply = Exchange();
       if (reply || !MayRepeat(reply.error())) return reply;
     }
-    SURETY_ASSIGN_OR_RETURN(connection_, HttpConnection::Open(address_, call_.ca_file, limits_));
+    SURETY_ASSIGN_OR_RETURN(connection_, HttpConnection::Open(address_, call_.tls, limits_));
     return Exchange();
   }
 

@@ -34,6 +34,12 @@ struct HttpAddress {
 // "http://host:port/path?query", "https://[::1]/". User information and fragments are refused.
 Result<HttpAddress> ParseHttpAddress(std::string_view url);
 
+// Files in PEM form. They are read again when they change.
+struct HttpTls {
+  std::string ca_file;                  // further trusted certificates; empty: the system's alone
+  std::string certificate, key;         // of this side, with its chain; empty: none is shown
+};
+
 struct HttpCall {
   std::string method = "GET";
   std::string url;
@@ -41,7 +47,7 @@ struct HttpCall {
   std::string body;
   int64_t deadline_ns = 0;              // 0: 30 s from now
   size_t max_body_bytes = 8 << 20;
-  std::string ca_file;                  // further trusted certificates, PEM; empty: the system's
+  HttpTls tls;
   std::function<bool()> stop;           // asked every 20 ms; true gives the call up
   bool fresh_connection = false;        // its own, not kept: for calls that must not be in doubt
   std::function<void()> on_send;        // called before the first byte of the request leaves

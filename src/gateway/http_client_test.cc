@@ -503,11 +503,11 @@ class HttpTlsTest : public ::testing::Test {
 TEST_F(HttpTlsTest, TrustsTheGivenAuthorityAndNoOther) {
   const TestCertificates ours = MakeTestCertificates("IP:127.0.0.1");
   const TestCertificates others = MakeTestCertificates("IP:127.0.0.1");
-  ScriptedServer server(Ok(), {ours.certificate, ours.key});
+  ScriptedServer server(Ok(), {ours.certificate, ours.key, ""});
   HttpCall call = CallTo(server.Url());
   call.method = "POST";
   call.body.assign(100'000, 'b');
-  call.ca_file = folder_.Write("ca.pem", ours.authority);
+  call.tls.ca_file = folder_.Write("ca.pem", ours.authority);
   for (int i = 0; i < 3; ++i) {
     const auto reply = CallHttp(call);
     ASSERT_TRUE(reply.has_value()) << reply.error().ToString();
@@ -515,7 +515,7 @@ TEST_F(HttpTlsTest, TrustsTheGivenAuthorityAndNoOther) {
   }
   EXPECT_EQ(server.n_connections(), 1) << "TLS connections are kept as well";
   for (const std::string& file : {std::string(), folder_.Write("other.pem", others.authority)}) {
-    call.ca_file = file;
+    call.tls.ca_file = file;
     const auto refused = CallHttp(call);
     ASSERT_FALSE(refused.has_value());
     EXPECT_EQ(refused.error().code(), StatusCode::kUnavailable);
@@ -523,25 +523,25 @@ TEST_F(HttpTlsTest, TrustsTheGivenAuthorityAndNoOther) {
   }
   EXPECT_EQ(server.requests().size(), 3u) << "nothing is sent to a server that is not trusted";
   for (const std::string& file : {std::string("/no/such/file"), folder_.Write("bad.pem", "no certificate")}) {
-    call.ca_file = file;
+    call.tls.ca_file = file;
     EXPECT_EQ(CallHttp(call).error().code(), StatusCode::kInvalidArgument) << file;
   }
 }
 
 TEST_F(HttpTlsTest, TheCertificateMustNameTheHost) {
   const TestCertificates wrong = MakeTestCertificates("DNS:bank.example,IP:127.0.0.2");
-  ScriptedServer server(Ok(), {wrong.certificate, wrong.key});
+  ScriptedServer server(Ok(), {wrong.certificate, wrong.key, ""});
   HttpCall call = CallTo(server.Url());
-  call.ca_file = folder_.Write("ca.pem", wrong.authority);
+  call.tls.ca_file = folder_.Write("ca.pem", wrong.authority);
   const auto refused = CallHttp(call);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code(), StatusCode::kUnavailable);
   EXPECT_THAT(refused.error().message(), HasSubstr("mismatch"));
   EXPECT_EQ(server.requests().size(), 0u);
   const TestCertificates named = MakeTestCertificates("DNS:localhost");
-  ScriptedServer good(Ok(), {named.certificate, named.key});
+  ScriptedServer good(Ok(), {named.certificate, named.key, ""});
   call.url = "https://localhost:" + std::to_string(good.port()) + "/";
-  call.ca_file = folder_.Write("named.pem", named.authority);
+  call.tls.ca_file = folder_.Write("named.pem", named.authority);
   const auto reply = CallHttp(call);
   EXPECT_TRUE(reply.has_value()) << reply.error().ToString();
 }
@@ -554,9 +554,9 @@ TEST_F(HttpTlsTest, ABodyThatEndsWithoutAFarewellIsCutOff) {
     if (!connection.ReadRequest(request)) return;
     connection.Send("HTTP/1.1 200 OK\r\n\r\nhalf of");
     if (!farewell) connection.CloseNow();
-  }, {pair.certificate, pair.key});
+  }, {pair.certificate, pair.key, ""});
   HttpCall call = CallTo(server.Url());
-  call.ca_file = folder_.Write("ca.pem", pair.authority);
+  call.tls.ca_file = folder_.Write("ca.pem", pair.authority);
   const auto cut = CallHttp(call);
   ASSERT_FALSE(cut.has_value());
   EXPECT_EQ(cut.error().code(), StatusCode::kUnavailable);

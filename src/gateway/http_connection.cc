@@ -213,40 +213,63 @@ struct SslContextFree {
 };
 using SslContext = std::shared_ptr<SSL_CTX>;
 
-Result<SslContext> MakeSslContext(const std::string& ca_file) {
+// A key under a pass phrase is refused, not asked for on the terminal.
+int NoPassPhrase(char*, int, int, void*) { return 0; }
+
+Result<SslContext> MakeSslContext(const HttpTls& tls) {
   SslContext context(SSL_CTX_new(TLS_client_method()), SslContextFree());
   if (context == nullptr) return Error(UnavailableError("TLS: " + SslErrorText()));
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_default_verify_paths(context.get());
+  SSL_CTX_set_default_passwd_cb(context.get(), NoPassPhrase);
   ERR_clear_error();  // a system without authorities trusts the file's alone
-  if (!ca_file.empty() && SSL_CTX_load_verify_locations(context.get(), ca_file.c_str(), nullptr) != 1) {
-    return Error(InvalidArgumentError("'" + ca_file + "' has no certificates in PEM form: " + SslErrorText()));
+  if (!tls.ca_file.empty() && SSL_CTX_load_verify_locations(context.get(), tls.ca_file.c_str(), nullptr) != 1) {
+    return Error(InvalidArgumentError("'" + tls.ca_file + "' has no certificates in PEM form: " + SslErrorText()));
+  }
+  if (tls.certificate.empty()) return context;
+  if (SSL_CTX_use_certificate_chain_file(context.get(), tls.certificate.c_str()) != 1) {
+    return Error(InvalidArgumentError("'" + tls.certificate + "' has no certificate in PEM form: " + SslErrorText()));
+  }
+  if (SSL_CTX_use_PrivateKey_file(context.get(), tls.key.c_str(), SSL_FILETYPE_PEM) != 1) {
+    return Error(InvalidArgumentError("'" + tls.key + "' is no key of '" + tls.certificate +
+                                      "' in PEM form without a pass phrase: " + SslErrorText()));
   }
   return context;
 }
 
-// Reading the system's authorities takes longer than a handshake, so contexts are kept, by the file's state.
-Result<SslContext> SslContextFor(const std::string& ca_file) {
-  using Key = std::tuple<std::string, int64_t, int64_t, int64_t>;
-  static std::mutex mutex;
-  static auto& kept = *new std::map<Key, SslContext>();
+// A file and its state; one that is not named is as it always was.
+Status AddFileState(const std::string& file, std::string& key) {
   struct stat state = {};
-  if (!ca_file.empty() && ::stat(ca_file.c_str(), &state) != 0) {
-    return Error(InvalidArgumentError("'" + ca_file + "': " + std::strerror(errno)));
+  if (!file.empty() && ::stat(file.c_str(), &state) != 0) {
+    return InvalidArgumentError("'" + file + "': " + std::strerror(errno));
   }
-  const Key key{ca_file, state.st_mtim.tv_sec, state.st_mtim.tv_nsec, state.st_size};
+  key += file;
+  for (const int64_t part : {int64_t{state.st_mtim.tv_sec}, int64_t{state.st_mtim.tv_nsec}, int64_t{state.st_size}}) {
+    key += '\n' + std::to_string(part);
+  }
+  return OkStatus();
+}
+
+// Reading the system's authorities takes longer than a handshake, so contexts are kept, by the files' states.
+Result<SslContext> SslContextFor(const HttpTls& tls) {
+  static std::mutex mutex;
+  static auto& kept = *new std::map<std::string, SslContext>();
+  std::string key;
+  for (const std::string* file : {&tls.ca_file, &tls.certificate, &tls.key}) {
+    SURETY_RETURN_IF_ERROR(AddFileState(*file, key));
+  }
   const std::lock_guard lock(mutex);
   if (const auto found = kept.find(key); found != kept.end()) return found->second;
-  SURETY_ASSIGN_OR_RETURN(SslContext context, MakeSslContext(ca_file));
+  SURETY_ASSIGN_OR_RETURN(SslContext context, MakeSslContext(tls));
   if (kept.size() >= 16) kept.clear();
   kept[key] = context;
   return context;
 }
 
 Result<std::unique_ptr<HttpConnection>> OpenTls(std::unique_ptr<PlainConnection> socket, const HttpAddress& address,
-                                                const std::string& ca_file, const HttpLimits& limits) {
-  SURETY_ASSIGN_OR_RETURN(const SslContext context, SslContextFor(ca_file));
+                                                const HttpTls& tls, const HttpLimits& limits) {
+  SURETY_ASSIGN_OR_RETURN(const SslContext context, SslContextFor(tls));
   SSL* ssl = SSL_new(context.get());
   if (ssl == nullptr) return Error(UnavailableError("TLS: " + SslErrorText()));
   auto connection = std::make_unique<TlsConnection>(std::move(socket), ssl);
@@ -303,7 +326,7 @@ int HttpLimits::WaitMillis() const {
   return static_cast<int>(std::clamp<int64_t>(left, 1, most));
 }
 
-Result<std::unique_ptr<HttpConnection>> HttpConnection::Open(const HttpAddress& address, const std::string& ca_file,
+Result<std::unique_ptr<HttpConnection>> HttpConnection::Open(const HttpAddress& address, const HttpTls& tls,
                                                              const HttpLimits& limits) {
   SURETY_ASSIGN_OR_RETURN(const std::vector<SocketAddress> found, LookUpHost(address.host, address.port, limits));
   Status last = UnavailableError("the name has no address");
@@ -315,7 +338,7 @@ Result<std::unique_ptr<HttpConnection>> HttpConnection::Open(const HttpAddress& 
     if (fd) {
       auto socket = std::make_unique<PlainConnection>(*fd);
       if (!address.tls) return socket;
-      return OpenTls(std::move(socket), address, ca_file, limits);
+      return OpenTls(std::move(socket), address, tls, limits);
     }
     if (fd.error().code() != StatusCode::kUnavailable) return Error(fd.error());
     last = fd.error();

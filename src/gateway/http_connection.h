@@ -38,7 +38,7 @@ class HttpConnection {
   };
 
   // Looks the name up, connects to the first address that answers, shakes hands.
-  static Result<std::unique_ptr<HttpConnection>> Open(const HttpAddress& address, const std::string& ca_file,
+  static Result<std::unique_ptr<HttpConnection>> Open(const HttpAddress& address, const HttpTls& tls,
                                                       const HttpLimits& limits);
   virtual ~HttpConnection() = default;
 

@@ -72,7 +72,9 @@ Status RemoteAnswer::Whole(std::string_view body, std::vector<api::Event>& event
 
 Status RemoteAnswer::Apply(const json::value& chunk, bool whole, std::vector<api::Event>& events) {
   const json::object& object = chunk.get_object();
-  if (const json::value* error = AnswerMember(object, "error")) return StreamedFailure(*error);
+  if (const json::value* error = AnswerMember(object, "error")) {
+    return StreamedFailure(*error, secrets_ == nullptr ? std::vector<std::string>() : *secrets_);
+  }
   if (const json::value* usage = AnswerMember(object, "usage")) ReadUsage(*usage);
   const json::value* choices = AnswerMember(object, "choices");
   if (choices == nullptr) return OkStatus();  // a chunk of usage, or a server's own extension
@@ -103,6 +105,9 @@ Status RemoteAnswer::ApplyChoice(const json::object& object, bool whole, std::ve
     if (!delta->is_object()) return NoAnswer("a delta is no object");
     SURETY_RETURN_IF_ERROR(AppendText(delta->get_object(), "content", event.text));
     SURETY_RETURN_IF_ERROR(AppendText(delta->get_object(), "refusal", event.text));  // it is what a reader would see
+    if (AnswerMember(delta->get_object(), "function_call") != nullptr) {
+      return NoAnswer("a call in the form of function_call, which is not asked for");
+    }
     if (const json::value* calls = AnswerMember(delta->get_object(), "tool_calls")) {
       SURETY_RETURN_IF_ERROR(ApplyCalls(*calls, choice, event));
     }
@@ -137,8 +142,8 @@ Status RemoteAnswer::ApplyCalls(const json::value& calls, Choice& choice, api::E
       at = static_cast<int64_t>(known.size()) - 1;
     }
     const bool is_new = at == static_cast<int64_t>(known.size());
-    if (at < 0 || at > static_cast<int64_t>(known.size()) || known.size() >= kMaxCalls) {
-      return NoAnswer("tool calls out of order");
+    if (at < 0 || at > static_cast<int64_t>(known.size()) || (is_new && known.size() >= kMaxCalls)) {
+      return NoAnswer(is_new ? "too many tool calls" : "tool calls out of order");
     }
     api::ToolCallDelta delta;
     delta.index = static_cast<int>(at);
@@ -159,7 +164,7 @@ Status RemoteAnswer::Finish(const json::value& reason, const json::object& objec
   const std::string_view name = reason.is_string() ? std::string_view(reason.get_string()) : std::string_view();
   using api::FinishReason;
   FinishReason finish = FinishReason::kNone;
-  if (name == "stop" || name == "tool_calls" || name == "function_call" || name == "eos_token") {
+  if (name == "stop" || name == "tool_calls" || name == "eos_token") {
     finish = FinishReason::kStop;
   } else if (name == "length") {
     finish = FinishReason::kLength;

@@ -21,8 +21,9 @@ class RemoteAnswer {
     size_t n_bytes = 0;                 // of text and arguments
   };
 
-  RemoteAnswer(int n_choices, size_t prompt_bytes)
-      : choices_(static_cast<size_t>(n_choices)), prompt_bytes_(prompt_bytes) {}
+  // `secrets`: what no error may repeat; may be null, else outlives this.
+  RemoteAnswer(int n_choices, size_t prompt_bytes, const std::vector<std::string>* secrets = nullptr)
+      : choices_(static_cast<size_t>(n_choices)), prompt_bytes_(prompt_bytes), secrets_(secrets) {}
 
   // The data of one server-sent event. What came is appended to `events`, without a finish.
   Status Chunk(std::string_view data, std::vector<api::Event>& events);
@@ -46,6 +47,7 @@ class RemoteAnswer {
 
   std::vector<Choice> choices_;
   const size_t prompt_bytes_;
+  const std::vector<std::string>* secrets_;
   bool done_ = false, has_usage_ = false;
   api::Usage usage_;
 };

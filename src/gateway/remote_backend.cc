@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "gateway/call_pool.h"
 #include "gateway/event_stream.h"
+#include "gateway/http_access.h"
 #include "gateway/remote_answer.h"
 #include "gateway/remote_error.h"
 #include "gateway/remote_server.h"
@@ -26,7 +27,7 @@ namespace json = boost::json;
 constexpr int64_t kMilli = 1'000'000;
 constexpr int64_t kAfterDoneNs = 100 * kMilli;      // for the end of the body, so that the connection can be kept
 constexpr int64_t kAfterFinishNs = 2000 * kMilli;   // for the usage behind the last choice's end
-constexpr int kFailuresUntilStalled = 3;
+constexpr int kFailuresUntilStalled = 3, kMaxParallel = 4096;
 constexpr size_t kMaxAnswerBytes = 256 << 20;
 
 // One request on its way. Threads: `cancelled` any; the rest belongs to the pool's thread.
@@ -44,14 +45,14 @@ struct RemoteCall {
 class RemoteRun {
  public:
   RemoteRun(RemoteCall& call, const RemoteOptions& options, const RemoteServer& server, const Clock& clock)
-      : call_(call), options_(options), server_(server), clock_(clock) {}
+      : call_(call), options_(options), server_(server), clock_(clock), secrets_(options.Secrets()) {}
 
   // `settle` hears the outcome before the first last event does, so that whoever acts on that finds it booked. Its
   // status is kCancelled where the caller has cancelled, and ok where the request's own time ran out.
   void Run(FunctionRef<void(const RemoteFailure&)> settle) {
     started_ns_ = last_byte_ns_ = Now();
     std::string text = json::serialize(call_.body.json);
-    answer_.emplace(call_.n_choices, text.size());
+    answer_.emplace(call_.n_choices, text.size(), &secrets_);
     RemoteFailure failure;
     if (!call_.cancelled) failure = Exchange(std::move(text));
     api::FinishReason otherwise = api::FinishReason::kError;
@@ -84,7 +85,7 @@ class RemoteRun {
     };
     const Result<HttpReply> reply = StreamHttp(http, [this](std::string_view piece) { return Take(piece); }, on_head);
     if (!broken_.ok()) return {broken_};
-    if (reply && (reply->status < 200 || reply->status > 299)) return FailureOf(*reply, clock_.WallNanos());
+    if (reply && (reply->status < 200 || reply->status > 299)) return FailureOf(*reply, clock_.WallNanos(), secrets_);
     if (reply) AtEnd();
     if (!broken_.ok()) return {broken_};
     if (finished()) return {};  // complete, whatever became of the connection behind it
@@ -168,7 +169,7 @@ class RemoteRun {
       event.finish = ended ? choice.finish : otherwise;
       if (ended) event.stop_text = choice.stop_text;
       if (!ended && otherwise == api::FinishReason::kError) event.error = error;
-      event.usage = answer_->UsageOf(i);
+      if (first_byte_ns_ != 0) event.usage = answer_->UsageOf(i);  // what was refused cost nothing
       event.timings.queue_ns = started_ns_ - call_.submitted_ns;
       event.timings.prefill_ns = first_ns - started_ns_;
       event.timings.decode_ns = std::max<int64_t>(0, last_text_ns_ - first_ns);
@@ -180,6 +181,7 @@ class RemoteRun {
   const RemoteOptions& options_;
   const RemoteServer& server_;
   const Clock& clock_;
+  const std::vector<std::string> secrets_;
   std::optional<RemoteAnswer> answer_;
   EventStream stream_;
   std::string whole_;
@@ -199,14 +201,8 @@ class RemoteBackend : public api::Backend {
     description_.generates = options_.generates;
     description_.embeds = options_.embeds;
     kind_ = options_.kind;
-    const Result<RemoteModel> model = server_.Describe(options_.probe_timeout_ns, nullptr);
     description_.context_tokens = options_.context_tokens;
-    if (model) {
-      if (description_.context_tokens == 0) description_.context_tokens = model->context_tokens;
-      description_.d_model = model->d_model;
-      description_.created_unix_s = model->created_unix_s;
-    }
-    Probed(model);
+    Probed(server_.Describe(options_.probe_timeout_ns, nullptr));
     prober_ = std::thread([this] { Probe(); });
   }
 
@@ -220,7 +216,7 @@ class RemoteBackend : public api::Backend {
     prober_.join();
   }
 
-  const api::ModelDescription& description() const override { return description_; }
+  const api::ModelDescription& description() const override { return *shown_.load(); }
 
   api::Health health() const override {
     const std::lock_guard lock(mutex_);
@@ -238,6 +234,9 @@ class RemoteBackend : public api::Backend {
     dialect.max_completion_tokens = options_.max_completion_tokens;
     if (options_.pass_scope) dialect.salt = DerivedSalt(options_.salt_secret, request.scope);
     auto mapped = MapRemoteRequest(request, dialect);
+    if (!mapped && dialect.kind == RemoteKind::kUnknown) {  // it may well understand it
+      return Refused(UnavailableError(options_.name + " has not answered yet, so what it understands is not known"), 1);
+    }
     if (!mapped) return std::unexpected(mapped.error());
     auto call = std::make_shared<RemoteCall>();
     call->sink = std::move(sink);
@@ -248,6 +247,7 @@ class RemoteBackend : public api::Backend {
     call->deadline_ns = now + (call->own_limit ? request.timeout_ms * kMilli : options_.timeout_ns);
     const std::lock_guard lock(mutex_);
     if (draining_) return Refused(UnavailableError(options_.name + " is being shut down"), 0);
+    if (!no_model_.ok()) return Refused(no_model_, 0);
     if (const int64_t left_ns = quiet_until_ns_ - now; left_ns > 0) {
       return Refused(quiet_status_.WithContext(options_.name + " asked to be left alone for a while"),
                      static_cast<double>(left_ns) * 1e-9);
@@ -327,11 +327,24 @@ class RemoteBackend : public api::Backend {
     return std::unexpected(std::move(refusal));
   }
 
+  // Where only one at a time can run. Whoever was cancelled or is late goes on at once and finds that out.
+  void AwaitTurn(const RemoteCall& call) {
+    std::unique_lock lock(mutex_);
+    const auto may_go = [&] {
+      return kind_ != RemoteKind::kLlamaCppPython || n_carried_ == 0 || call.cancelled ||
+             Clock::Real().NowNanos() >= call.deadline_ns;
+    };
+    while (!may_go()) changed_.wait_for(lock, std::chrono::milliseconds(20));
+    ++n_carried_;
+  }
+
   void Carry(RemoteCall& call) {
+    AwaitTurn(call);
     RemoteRun(call, options_, server_, clock_).Run([&](const RemoteFailure& failure) { Settle(call, failure); });
     call.sink = nullptr;
     const std::lock_guard lock(mutex_);
     --n_running_;
+    --n_carried_;
     changed_.notify_all();
   }
 
@@ -362,10 +375,17 @@ class RemoteBackend : public api::Backend {
 
   void Probed(const Result<RemoteModel>& model) {
     const std::lock_guard lock(mutex_);
-    described_ = described_ || model.has_value();
+    no_model_ = !model && model.error().code() == StatusCode::kNotFound ? model.error() : OkStatus();
     if (!model) {
       last_error_ = model.error().ToString();
       return;
+    }
+    if (!std::exchange(described_, true)) {
+      described_as_ = description_;
+      if (described_as_.context_tokens == 0) described_as_.context_tokens = model->context_tokens;
+      described_as_.d_model = model->d_model;
+      described_as_.created_unix_s = model->created_unix_s;
+      shown_ = &described_as_;
     }
     if (options_.kind == RemoteKind::kUnknown) kind_ = model->kind;
     Count(OkStatus());
@@ -377,7 +397,8 @@ class RemoteBackend : public api::Backend {
     while (!ending_) {
       changed_.wait_for(lock, std::chrono::nanoseconds(options_.probe_interval_ns), [this] { return ending_; });
       if (ending_) return;
-      if (draining_ || (described_ && n_failures_ < kFailuresUntilStalled)) continue;
+      // While something runs its outcome tells; and llama-cpp-python's server would end it for this.
+      if (draining_ || n_running_ > 0 || (described_ && n_failures_ < kFailuresUntilStalled)) continue;
       lock.unlock();
       Probed(server_.Describe(options_.probe_timeout_ns, [this] {
         const std::lock_guard inner(mutex_);
@@ -390,16 +411,17 @@ class RemoteBackend : public api::Backend {
   const RemoteOptions options_;
   const Clock& clock_;
   const RemoteServer server_;
-  api::ModelDescription description_;
+  api::ModelDescription description_, described_as_;   // before the server was first reached, and after
+  std::atomic<const api::ModelDescription*> shown_{&description_};
   std::atomic<RemoteKind> kind_{RemoteKind::kUnknown};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<api::RequestId, std::shared_ptr<RemoteCall>> calls_;
   api::RequestId next_id_ = 1;
   bool draining_ = false, ending_ = false, described_ = false, reached_ = false;
-  int n_failures_ = 0, n_running_ = 0;
+  int n_failures_ = 0, n_running_ = 0, n_carried_ = 0;
   int64_t n_done_ = 0, n_failed_ = 0, quiet_until_ns_ = 0;
-  Status quiet_status_;
+  Status quiet_status_, no_model_;
   std::string last_error_;
   CallPool pool_;          // its threads end before what they use
   std::thread prober_;
@@ -412,7 +434,7 @@ Status RemoteOptions::Validate() const {
   if (const auto address = ParseHttpAddress(base_url); !address) return address.error().WithContext("base_url");
   if (base_url.find('?') != std::string::npos) return wrong("base_url: a query cannot stand before the paths of calls");
   if (model.empty()) return wrong("model: the model's name on the server is missing");
-  if (max_parallel < 1 || max_parallel > 4096) return wrong("max_parallel must be from 1 to 4096");
+  if (max_parallel < 1 || max_parallel > kMaxParallel) return wrong("max_parallel must be from 1 to 4096");
   if (timeout_ns <= 0 || idle_timeout_ns < 0 || probe_timeout_ns <= 0 || probe_interval_ns <= 0) {
     return wrong("limits of time must be positive");
   }
@@ -424,13 +446,28 @@ Status RemoteOptions::Validate() const {
   return OkStatus();
 }
 
-RemoteOptions RemoteOptionsOf(const ModelSpec& spec, std::string api_key) {
+std::vector<std::string> RemoteOptions::Secrets() const {
+  std::vector<std::string> secrets{api_key};
+  for (const auto& [header, value] : headers) secrets.push_back(value);
+  return secrets;
+}
+
+Result<RemoteOptions> RemoteOptionsOf(const ModelSpec& spec, const std::string& directory) {
+  const auto of_model = [&](const Status& status) { return Error(status.WithContext("model '" + spec.name + "'")); };
   RemoteOptions options;
   options.name = spec.name;
   options.base_url = spec.api_base;
   options.model = spec.weights;
-  options.api_key = std::move(api_key);
-  if (spec.max_parallel_requests > 0) options.max_parallel = spec.max_parallel_requests;
+  if (!spec.api_key.empty()) {
+    auto key = ReadSecret(spec.api_key, directory);
+    if (!key) return of_model(key.error().WithContext("api_key"));
+    options.api_key = *std::move(key);
+  }
+  auto credentials = ReadCredentials(spec.access, directory);
+  if (!credentials) return of_model(credentials.error());
+  options.tls = std::move(credentials->tls);
+  options.headers = std::move(credentials->headers);
+  if (spec.max_parallel_requests > 0) options.max_parallel = std::min(spec.max_parallel_requests, kMaxParallel);
   options.timeout_ns = spec.timeout_ns;
   return options;
 }

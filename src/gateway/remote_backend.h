@@ -1,9 +1,10 @@
 // Another server as an api::Backend: anything that speaks OpenAI's API over HTTP, streamed.
 //
 // Which parameters a server understands beyond OpenAI's follows from what it calls itself in /v1/models (surety, vLLM,
-// llama-server), or from options; what it cannot be told is refused (remote_request.h). Nothing is tried twice here:
-// retries have one owner, the pipeline. A server that asks to be left alone (Retry-After) is: until then Submit refuses
-// with the time that is left. A Cancel closes the connection.
+// llama-server, llama-cpp-python), or from options; what it cannot be told is refused (remote_request.h). Nothing is
+// tried twice here: retries have one owner, the pipeline. A server that asks to be left alone (Retry-After) is: until
+// then Submit refuses with the time that is left. A Cancel closes the connection. llama-cpp-python's server ends what
+// it generates when another request comes, so it gets one at a time: others wait for their turn until their limit.
 //
 // Counts of Tokenize are the server's where it has /tokenize; elsewhere they are an estimate, a token of id -1 for
 // every three bytes. Ids mean something to that server alone. Usage is the server's, or estimated the same way.
@@ -26,6 +27,7 @@
 
 #include "api/backend.h"
 #include "base/clock.h"
+#include "gateway/http_client.h"
 #include "gateway/policy.h"
 #include "gateway/remote_request.h"
 
@@ -37,7 +39,7 @@ struct RemoteOptions {
   std::string model;                    // its name there
   std::string api_key;                  // sent as a bearer token; empty: none
   std::vector<std::pair<std::string, std::string>> headers;
-  std::string ca_file;
+  HttpTls tls;
   RemoteKind kind = RemoteKind::kUnknown;   // kUnknown: what /v1/models says
   int max_parallel = 256;
   int64_t timeout_ns = 60'000'000'000;      // of a request, from Submit to its end
@@ -51,10 +53,11 @@ struct RemoteOptions {
   std::string salt_secret;                  // empty: drawn at the start, so that prefixes do not outlive the process
 
   Status Validate() const;
+  std::vector<std::string> Secrets() const;
 };
 
-// `api_key`: the value of the variable that the policy names.
-RemoteOptions RemoteOptionsOf(const ModelSpec& spec, std::string api_key);
+// `directory`: the policy's. Reads the secrets that the policy names. Errors: as ReadSecret (http_access.h).
+Result<RemoteOptions> RemoteOptionsOf(const ModelSpec& spec, const std::string& directory);
 
 // Asks the server once what it is, for at most probe_timeout_ns.
 Result<std::unique_ptr<api::Backend>> MakeRemoteBackend(RemoteOptions options, const Clock& clock = Clock::Real());

@@ -344,6 +344,7 @@ TEST(RemoteBackendTest, StatusesMapByAClosedTable) {
     const api::Event last = rig.Run()->last();
     EXPECT_EQ(last.error.code(), row.code) << row.status;
     EXPECT_EQ(MayRetry(last.error), row.retry) << row.status;
+    EXPECT_EQ(last.usage.prompt_tokens, 0) << "nothing was computed";
     const bool key = std::string_view(row.status).starts_with("40") && row.code == StatusCode::kInternal;
     if (key && row.status[2] != '4' && row.status[2] != '9') {
       EXPECT_THAT(last.error.message(), ::testing::Not(HasSubstr("sk-"))) << "a key may be repeated in it";
@@ -352,33 +353,6 @@ TEST(RemoteBackendTest, StatusesMapByAClosedTable) {
     }
     EXPECT_THAT(last.error.message(), ::testing::Not(HasSubstr("\n")));
   }
-}
-
-TEST(RemoteErrorTest, ContextsThatAreTooLong) {
-  HttpReply reply;
-  reply.status = 400;
-  reply.body = R"({"error":{"message":"m","code":"context_length_exceeded"}})";
-  EXPECT_EQ(FailureOf(reply, 0).status.code(), StatusCode::kOutOfRange);
-  reply.body = R"({"error":{"message":"m","code":400,"type":"exceed_context_size_error"}})";
-  EXPECT_EQ(FailureOf(reply, 0).status.code(), StatusCode::kOutOfRange);
-}
-
-TEST(RemoteErrorTest, RetryAfterInAllItsForms) {
-  const int64_t now = 784'111'777'000'000'000;  // Sun, 06 Nov 1994 08:49:37 GMT, as RFC 9110 has it
-  const auto seconds = [&](std::map<std::string, std::string> headers) { return RetryAfterSeconds(headers, now); };
-  EXPECT_DOUBLE_EQ(seconds({{"retry-after", "7"}}), 7);
-  EXPECT_DOUBLE_EQ(seconds({{"retry-after", "1.5"}}), 1.5);
-  EXPECT_DOUBLE_EQ(seconds({{"retry-after-ms", "250"}, {"retry-after", "7"}}), 0.25);
-  EXPECT_DOUBLE_EQ(seconds({{"x-ms-retry-after-ms", "1500"}, {"retry-after", "7"}}), 1.5);
-  EXPECT_DOUBLE_EQ(seconds({{"retry-after-ms", "soon"}, {"retry-after", "7"}}), 7);
-  EXPECT_DOUBLE_EQ(seconds({{"retry-after", "86400"}}), 60);
-  EXPECT_NEAR(seconds({{"retry-after", "Sun, 06 Nov 1994 08:49:49 GMT"}}), 12, 1e-6);
-  EXPECT_DOUBLE_EQ(seconds({{"retry-after", "Sun, 06 Nov 1994 08:49:00 GMT"}}), 0) << "it has passed";
-  EXPECT_DOUBLE_EQ(seconds({{"retry-after", "Mon, 07 Nov 2094 08:49:37 GMT"}}), 60);
-  for (const char* bad : {"", "-5", "nan", "inf", "1e3", "7 s", "Sun, 99 Nov 1994 08:49:49 GMT", "0x10"}) {
-    EXPECT_DOUBLE_EQ(seconds({{"retry-after", bad}}), 0) << bad;
-  }
-  EXPECT_DOUBLE_EQ(seconds({}), 0);
 }
 
 TEST(RemoteBackendTest, AServerThatAsksToBeLeftAloneIs) {
@@ -505,6 +479,64 @@ TEST(RemoteBackendTest, WithoutATokenizerCountsAreEstimatesAndSaySo) {
   EXPECT_EQ(rig.backend->RenderTemplate(ChatOf("x")).error().code(), StatusCode::kUnimplemented);
   EXPECT_EQ(rig.backend->Detokenize(std::vector<api::TokenId>{1}).error().code(), StatusCode::kUnimplemented);
   EXPECT_EQ(rig.Generations().size(), 0u) << "nobody is asked";
+}
+
+// llama-cpp-python's server ends what it generates when another request comes.
+TEST(RemoteBackendTest, AServerOfOneRequestAtATimeGetsOne) {
+  RemoteRig rig("me");
+  std::atomic<int> running{0}, most{0};
+  rig.answer = [&](ScriptedConnection& connection, const ScriptedRequest&) {
+    most = std::max(most.load(), ++running);
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    --running;
+    (void)connection.Send(SseReply(Delta("x") + FinishChunk("stop") + std::string(kDone)));
+  };
+  rig.Make([](RemoteOptions& options) { options.timeout_ns = 20'000'000'000; });
+  std::vector<std::shared_ptr<EventRecorder>> recorders;
+  for (int i = 0; i < 6; ++i) {
+    api::GenerationRequest request = ChatOf("hi");
+    if (i == 5) request.timeout_ms = 1;   // over before its turn
+    recorders.push_back(std::make_shared<EventRecorder>(1));
+    ASSERT_TRUE(rig.backend->Submit(std::move(request), EventRecorder::SinkOf(recorders.back())).has_value());
+  }
+  for (const auto& recorder : recorders) ASSERT_TRUE(recorder->Wait());
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(recorders[static_cast<size_t>(i)]->last().finish, api::FinishReason::kStop);
+  EXPECT_EQ(recorders[5]->last().finish, api::FinishReason::kTimeout);
+  EXPECT_EQ(most, 1);
+}
+
+// It would answer with a model that it has.
+TEST(RemoteBackendTest, LlamaCppPythonMustHaveTheModel) {
+  ScriptedServer server(ScriptedServer::Answering([](const ScriptedRequest&) {
+    return HttpOk(R"({"object":"list","data":[{"id":"m","object":"model","owned_by":"me","permissions":[]}]})");
+  }));
+  RemoteOptions options;
+  options.base_url = server.Url("/v1");
+  options.model = "m";
+  EXPECT_EQ((*MakeRemoteBackend(options))->health(), api::Health::kReady);
+  options.model = "another";
+  const auto backend = *MakeRemoteBackend(options);
+  EXPECT_EQ(backend->health(), api::Health::kStarting);
+  EXPECT_THAT(json::serialize(backend->DebugState()), HasSubstr("the server has no model 'another'"));
+  EXPECT_EQ(backend->Submit(ChatOf("hi"), [](api::Event) {}).error().status.code(), StatusCode::kNotFound);
+}
+
+TEST(RemoteBackendTest, WhatIsLearntLateCounts) {
+  RemoteRig rig("surety");
+  rig.models_status = 503;
+  rig.Reply(SseReply(Delta("x") + FinishChunk("stop") + std::string(kDone)));
+  rig.Make();
+  api::GenerationRequest grammar = ChatOf("hi");
+  grammar.constraint.kind = api::Constraint::Kind::kGrammar;
+  grammar.constraint.grammar = "root ::= \"x\"";
+  const auto refused = rig.backend->Submit(grammar, [](api::Event) {});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().status.code(), StatusCode::kUnavailable) << "the caller has done nothing wrong";
+  EXPECT_EQ(rig.backend->description().context_tokens, 0);
+  rig.models_status = 200;
+  while (rig.backend->health() != api::Health::kReady) std::this_thread::yield();
+  EXPECT_EQ(rig.backend->description().context_tokens, 4096);
+  EXPECT_EQ(rig.Run(grammar)->text(), "x");
 }
 
 TEST(RemoteBackendTest, OptionsAreChecked) {

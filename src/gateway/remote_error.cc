@@ -9,6 +9,8 @@
 
 #include <boost/json.hpp>
 
+#include "gateway/http_access.h"
+
 namespace surety::gateway {
 namespace {
 
@@ -87,7 +89,7 @@ bool MayRetry(const Status& status) {
   return status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kResourceExhausted;
 }
 
-RemoteFailure FailureOf(const HttpReply& reply, int64_t now_wall_ns) {
+RemoteFailure FailureOf(const HttpReply& reply, int64_t now_wall_ns, const std::vector<std::string>& secrets) {
   boost::system::error_code ec;
   const json::value body = json::parse(reply.body, ec);
   const json::object* object = ec ? nullptr : body.if_object();
@@ -101,7 +103,7 @@ RemoteFailure FailureOf(const HttpReply& reply, int64_t now_wall_ns) {
     said = TextMember(body, "message");
   }
   const std::string head = "status " + std::to_string(reply.status);
-  const std::string message = said.empty() ? head : head + ": " + ShownText(said);
+  const std::string message = said.empty() ? head : head + ": " + ShownText(WithoutSecrets(said, secrets));
   RemoteFailure failure;
   switch (reply.status) {
     case 408: case 500: case 502: case 503: case 504:
@@ -124,10 +126,11 @@ RemoteFailure FailureOf(const HttpReply& reply, int64_t now_wall_ns) {
   return failure;
 }
 
-Status StreamedFailure(const json::value& error) {
+Status StreamedFailure(const json::value& error, const std::vector<std::string>& secrets) {
   const std::string said = error.is_string() ? std::string(error.get_string()) : TextMember(error, "message");
   const std::string code = TextMember(error, "code"), type = TextMember(error, "type");
-  const std::string message = "an error inside the answer" + (said.empty() ? std::string() : ": " + ShownText(said));
+  std::string message = "an error inside the answer";
+  if (!said.empty()) message += ": " + ShownText(WithoutSecrets(said, secrets));
   const json::object* object = error.if_object();
   const json::value* number = object == nullptr ? nullptr : object->if_contains("code");
   if (number != nullptr && number->is_number()) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include <boost/json/value.hpp>
 
@@ -22,10 +23,11 @@ struct RemoteFailure {
 // kUnavailable (408, 500, 502, 503, 504) and kResourceExhausted (429) may be tried again. Nothing else:
 // kInvalidArgument (400, 413, 422), kOutOfRange (a context that is too long), kInternal: the server refuses our key
 // (401, 403), does not know the model (404), redirects, or answers with any other status.
-RemoteFailure FailureOf(const HttpReply& reply, int64_t now_wall_ns);
+// `secrets`: what the message may not repeat.
+RemoteFailure FailureOf(const HttpReply& reply, int64_t now_wall_ns, const std::vector<std::string>& secrets = {});
 
 // An error object inside a stream, by its code or type.
-Status StreamedFailure(const boost::json::value& error);
+Status StreamedFailure(const boost::json::value& error, const std::vector<std::string>& secrets = {});
 
 // Of the headers retry-after-ms, x-ms-retry-after-ms and retry-after (seconds, or a date as RFC 9110 writes it), the
 // first that can be read. 0: none.

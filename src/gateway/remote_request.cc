@@ -61,7 +61,8 @@ Mapped Special(json::object& body, const char* name, const char* param, double v
 }
 
 Mapped MapOpenSampling(const api::SamplingParams& sampling, RemoteKind kind, json::object& body) {
-  const bool openai_ranges = kind != RemoteKind::kVllm && kind != RemoteKind::kLlamaServer;
+  const bool openai_ranges = kind != RemoteKind::kVllm && kind != RemoteKind::kLlamaServer &&
+                             kind != RemoteKind::kLlamaCppPython;
   if (openai_ranges && sampling.temperature > 2) return Unsendable("sampling.temperature", "the server takes 0 to 2");
   body["temperature"] = Shortest(sampling.temperature);
   body["top_p"] = Shortest(sampling.top_p);
@@ -81,8 +82,11 @@ Mapped MapSampling(const api::GenerationRequest& request, RemoteKind kind, json:
   }
   if (auto ok = MapOpenSampling(sampling, kind, body); !ok) return ok;
   const bool vllm = kind == RemoteKind::kVllm, llama = kind == RemoteKind::kLlamaServer;
-  const bool surety = kind == RemoteKind::kSurety, rich = vllm || llama || surety;
+  const bool surety = kind == RemoteKind::kSurety, python = kind == RemoteKind::kLlamaCppPython;
+  const bool rich = vllm || llama || surety || python;
   const bool repeats = sampling.repetition_penalty != 1.0f;
+  // It looks at as many tokens as it was started with, which cannot be told.
+  if (python && repeats) return NotThere("sampling.repetition_penalty", kind);
   struct Row {
     const char *name, *param;
     double value, off;
@@ -91,17 +95,20 @@ Mapped MapSampling(const api::GenerationRequest& request, RemoteKind kind, json:
       {rich ? "top_k" : nullptr, "sampling.top_k", static_cast<double>(sampling.top_k), 0},
       {rich ? "min_p" : nullptr, "sampling.min_p", Shortest(sampling.min_p), 0},
       {llama || surety ? "typical_p" : nullptr, "sampling.typical_p", Shortest(sampling.typical_p), 1},
-      {llama ? "repeat_penalty" : rich ? "repetition_penalty" : nullptr, "sampling.repetition_penalty",
+      {llama || python ? "repeat_penalty" : rich ? "repetition_penalty" : nullptr, "sampling.repetition_penalty",
        Shortest(sampling.repetition_penalty), 1},
       {llama ? "repeat_last_n" : surety ? "repetition_window" : nullptr, "sampling.repetition_window",
        static_cast<double>(repeats || llama || surety ? sampling.repetition_window : -1), -1},
-      {vllm || surety ? "min_tokens" : nullptr, "sampling.min_tokens", static_cast<double>(sampling.min_tokens), 0},
+      {vllm || surety || python ? "min_tokens" : nullptr, "sampling.min_tokens",
+       static_cast<double>(sampling.min_tokens), 0},
   };
   for (const Row& row : rows) {
     if (auto ok = Special(body, row.name, row.param, row.value, row.off, kind); !ok) return ok;
   }
   if (sampling.lane != 0) return NotThere("sampling.lane", kind);
-  const uint64_t most = llama ? std::numeric_limits<uint32_t>::max() - 1 : std::numeric_limits<int64_t>::max();
+  const bool short_seed = llama || python;
+  const uint64_t most =
+      short_seed ? std::numeric_limits<uint32_t>::max() - 1 : std::numeric_limits<int64_t>::max();
   if (sampling.seed <= most) {
     body["seed"] = sampling.seed;
   } else if (!request.seed_is_secret) {  // one that nobody chose can as well be the server's own
@@ -128,13 +135,14 @@ Mapped MapLimits(const api::GenerationRequest& request, const RemoteDialect& dia
     body["ignore_eos"] = true;
   }
   if (!request.stop.empty()) {
-    const bool few = !counts_all && kind != RemoteKind::kVllm;
+    const bool few = kind == RemoteKind::kOpenAi || kind == RemoteKind::kUnknown;
     if (few && request.stop.size() > kOpenAiStops) return Unsendable("stop", "the server takes at most 4 texts");
     body["stop"] = json::array(request.stop.begin(), request.stop.end());
   }
   if (request.n_choices < 1 || request.n_choices > 128) return Unsendable("n_choices", "must be from 1 to 128");
   if (request.n_choices > 1) {
-    if (kind == RemoteKind::kLlamaServer) return NotThere("n_choices", kind);
+    const bool one = kind == RemoteKind::kLlamaServer || kind == RemoteKind::kLlamaCppPython;
+    if (one) return NotThere("n_choices", kind);
     body["n"] = request.n_choices;
   }
   return {};
@@ -147,16 +155,27 @@ Mapped MapShape(const api::Constraint& constraint, RemoteKind kind, json::object
     case Kind::kJsonObject: body["response_format"] = {{"type", "json_object"}}; return {};
     case Kind::kJsonSchema:
       if (!constraint.schema.is_object()) return Unsendable("constraint.schema", "must be an object");
+      if (kind == RemoteKind::kLlamaCppPython) {
+        body["response_format"] = {{"type", "json_object"}, {"schema", constraint.schema}};
+        return {};
+      }
       body["response_format"] = {
           {"type", "json_schema"},
           {"json_schema", {{"name", "answer"}, {"strict", true}, {"schema", constraint.schema}}}};
       return {};
     case Kind::kGrammar:
-      if (kind != RemoteKind::kLlamaServer && kind != RemoteKind::kSurety) return NotThere("constraint.grammar", kind);
+      if (kind != RemoteKind::kLlamaServer && kind != RemoteKind::kSurety && kind != RemoteKind::kLlamaCppPython) {
+        return NotThere("constraint.grammar", kind);
+      }
       body["grammar"] = constraint.grammar;
       return {};
   }
   return {};
+}
+
+// Reasoning and values of the template are things of servers that render it themselves and say so.
+bool HasTemplateValues(RemoteKind kind) {
+  return kind == RemoteKind::kVllm || kind == RemoteKind::kLlamaServer || kind == RemoteKind::kSurety;
 }
 
 Mapped MapToolUse(const api::GenerationRequest& request, RemoteKind kind, json::object& body) {
@@ -166,7 +185,7 @@ Mapped MapToolUse(const api::GenerationRequest& request, RemoteKind kind, json::
     else values[member.key()] = member.value();
   }
   if (!values.empty()) {
-    if (kind == RemoteKind::kOpenAi || kind == RemoteKind::kUnknown) {
+    if (!HasTemplateValues(kind)) {
       return NotThere("template_values." + std::string(values.begin()->key()), kind);
     }
     if (const json::value* begin = values.if_contains("add_generation_prompt")) {
@@ -183,7 +202,11 @@ Mapped MapToolUse(const api::GenerationRequest& request, RemoteKind kind, json::
   switch (request.tool_use.choice) {
     case Choice::kNone: body["tool_choice"] = "none"; break;
     case Choice::kAuto: body["tool_choice"] = "auto"; break;
-    case Choice::kRequired: body["tool_choice"] = "required"; break;
+    case Choice::kRequired:
+      // It would take the word and answer in text.
+      if (kind == RemoteKind::kLlamaCppPython) return NotThere("tool_use.choice", kind);
+      body["tool_choice"] = "required";
+      break;
     case Choice::kNamed:
       body["tool_choice"] = {{"type", "function"}, {"function", {{"name", request.tool_use.name}}}};
       break;
@@ -237,6 +260,7 @@ std::string_view NameOf(RemoteKind kind) {
     case RemoteKind::kVllm: return "vllm";
     case RemoteKind::kLlamaServer: return "llama-server";
     case RemoteKind::kSurety: return "surety";
+    case RemoteKind::kLlamaCppPython: return "llama-cpp-python";
   }
   return "unknown";
 }
@@ -248,7 +272,7 @@ std::expected<json::array, api::Refusal> WireMessages(const json::array& message
     const json::object* message = messages[i].if_object();
     if (message == nullptr) return Unsendable(path, "must be an object");
     json::object mapped = *message;
-    if (mapped.contains("reasoning_content") && (kind == RemoteKind::kOpenAi || kind == RemoteKind::kUnknown)) {
+    if (mapped.contains("reasoning_content") && !HasTemplateValues(kind)) {
       return NotThere(path + ".reasoning_content", kind);
     }
     if (json::value* calls = mapped.if_contains("tool_calls")) {

@@ -16,7 +16,7 @@
 namespace surety::gateway {
 
 // What a server understands beyond OpenAI's parameters. kUnknown: nothing.
-enum class RemoteKind : uint8_t { kUnknown, kOpenAi, kVllm, kLlamaServer, kSurety };
+enum class RemoteKind : uint8_t { kUnknown, kOpenAi, kVllm, kLlamaServer, kSurety, kLlamaCppPython };
 std::string_view NameOf(RemoteKind kind);
 
 struct RemoteDialect {

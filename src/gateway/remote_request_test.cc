@@ -13,7 +13,7 @@ namespace json = boost::json;
 using ::testing::HasSubstr;
 
 constexpr RemoteKind kAllKinds[] = {RemoteKind::kUnknown, RemoteKind::kOpenAi, RemoteKind::kVllm,
-                                    RemoteKind::kLlamaServer, RemoteKind::kSurety};
+                                    RemoteKind::kLlamaServer, RemoteKind::kSurety, RemoteKind::kLlamaCppPython};
 
 RemoteDialect DialectOf(RemoteKind kind) { return {kind, "their-name", false, "salt"}; }
 
@@ -52,7 +52,8 @@ TEST(RemoteRequestTest, EveryFieldIsSentOrRefusedByNameOnEveryServer) {
     std::set<RemoteKind> refused_by;
   };
   using enum RemoteKind;
-  const std::set<RemoteKind> all(std::begin(kAllKinds), std::end(kAllKinds)), none, plain = {kUnknown, kOpenAi};
+  const std::set<RemoteKind> all(std::begin(kAllKinds), std::end(kAllKinds)), none, plain = {kUnknown, kOpenAi},
+                             bare = {kUnknown, kOpenAi, kLlamaCppPython};
   const Row rows[] = {
       {"sampling.logit_bias", [](auto& r) { r.sampling.logit_bias = {{1, 2.0f}}; }, all},
       {"stop_tokens", [](auto& r) { r.stop_tokens = {1}; }, all},
@@ -69,15 +70,15 @@ TEST(RemoteRequestTest, EveryFieldIsSentOrRefusedByNameOnEveryServer) {
       {"stop", [](auto& r) { r.stop = {"a", "b", "c", "d", "e"}; }, plain},
       {"sampling.top_k", [](auto& r) { r.sampling.top_k = 5; }, plain},
       {"sampling.min_p", [](auto& r) { r.sampling.min_p = 0.5f; }, plain},
-      {"sampling.typical_p", [](auto& r) { r.sampling.typical_p = 0.5f; }, {kUnknown, kOpenAi, kVllm}},
-      {"sampling.repetition_penalty", [](auto& r) { r.sampling.repetition_penalty = 1.5f; }, plain},
+      {"sampling.typical_p", [](auto& r) { r.sampling.typical_p = 0.5f; }, {kUnknown, kOpenAi, kVllm, kLlamaCppPython}},
+      {"sampling.repetition_penalty", [](auto& r) { r.sampling.repetition_penalty = 1.5f; }, bare},
       {"sampling.repetition_window", [](auto& r) {
          r.sampling.repetition_penalty = 1.5f;
          r.sampling.repetition_window = 64;
        }, {kVllm}},
       {"sampling.min_tokens", [](auto& r) { r.sampling.min_tokens = 5; }, {kUnknown, kOpenAi, kLlamaServer}},
-      {"ignore_end_of_text", [](auto& r) { r.ignore_end_of_text = true; }, plain},
-      {"n_choices", [](auto& r) { r.n_choices = 3; }, {kLlamaServer}},
+      {"ignore_end_of_text", [](auto& r) { r.ignore_end_of_text = true; }, bare},
+      {"n_choices", [](auto& r) { r.n_choices = 3; }, {kLlamaServer, kLlamaCppPython}},
       {"constraint.grammar", [](auto& r) {
          r.constraint.kind = api::Constraint::Kind::kGrammar;
          r.constraint.grammar = "root ::= \"a\"";
@@ -88,12 +89,12 @@ TEST(RemoteRequestTest, EveryFieldIsSentOrRefusedByNameOnEveryServer) {
          r.constraint.schema = json::object{{"type", "object"}};
        }, none},
       {"template_values.tools", [](auto& r) { r.template_values["tools"] = json::array{json::object{}}; }, none},
-      {"template_values.thinking", [](auto& r) { r.template_values["thinking"] = true; }, plain},
+      {"template_values.thinking", [](auto& r) { r.template_values["thinking"] = true; }, bare},
       {"template_values.add_generation_prompt",
-       [](auto& r) { r.template_values["add_generation_prompt"] = false; }, plain},
+       [](auto& r) { r.template_values["add_generation_prompt"] = false; }, bare},
       {"verification", [](auto& r) { r.verification = api::Verification::kLossyTypical; },
-       {kUnknown, kOpenAi, kVllm, kLlamaServer}},
-      {"messages[0].reasoning_content", [](auto& r) { r.messages[0].as_object()["reasoning_content"] = "x"; }, plain},
+       {kUnknown, kOpenAi, kVllm, kLlamaServer, kLlamaCppPython}},
+      {"messages[0].reasoning_content", [](auto& r) { r.messages[0].as_object()["reasoning_content"] = "x"; }, bare},
   };
   for (const Row& row : rows) {
     for (const RemoteKind kind : kAllKinds) {
@@ -108,7 +109,7 @@ TEST(RemoteRequestTest, EveryFieldIsSentOrRefusedByNameOnEveryServer) {
       }
       EXPECT_EQ(mapped.error().status.code(), StatusCode::kInvalidArgument) << which;
       const bool expected = row.refused_by.contains(kind) ||
-                            (std::string_view(row.param) == "sampling.repetition_window" && plain.contains(kind));
+                            (std::string_view(row.param) == "sampling.repetition_window" && bare.contains(kind));
       EXPECT_TRUE(expected) << which << ": " << mapped.error().status.ToString();
       EXPECT_TRUE(!row.refused_by.contains(kind) || mapped.error().param == row.param) << which;
     }
@@ -170,6 +171,11 @@ TEST(RemoteRequestTest, SamplingThatIsOffIsSaidWhereServersHaveDefaults) {
   EXPECT_EQ(llama.at("repeat_penalty"), 1);
   EXPECT_EQ(llama.at("typical_p"), 1);
   EXPECT_EQ(llama.at("n_predict"), -1);
+  const json::object python = BodyFor(PlainChat(), RemoteKind::kLlamaCppPython);
+  EXPECT_EQ(python.at("repeat_penalty"), 1);
+  EXPECT_EQ(python.at("top_k"), 0);
+  EXPECT_EQ(python.at("min_p"), 0);
+  EXPECT_FALSE(python.contains("cache_salt"));
 }
 
 TEST(RemoteRequestTest, CallsInMessagesGoAsTextsWithIds) {
@@ -197,6 +203,9 @@ TEST(RemoteRequestTest, ToolChoices) {
   EXPECT_EQ(choice(Choice::kAuto), "auto");
   EXPECT_EQ(choice(Choice::kRequired), "required");
   EXPECT_EQ(choice(Choice::kNamed).at("function").at("name"), "f");
+  request.tool_use.choice = Choice::kRequired;
+  EXPECT_EQ(MapRemoteRequest(request, DialectOf(RemoteKind::kLlamaCppPython)).error().param, "tool_use.choice");
+  request.tool_use.choice = Choice::kNamed;
   request.tool_use.parallel = false;
   EXPECT_EQ(BodyFor(request, RemoteKind::kOpenAi).at("parallel_tool_calls"), false);
 }

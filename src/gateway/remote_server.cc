@@ -46,10 +46,14 @@ RemoteKind KindOfOwner(std::string_view owner) {
   if (owner == "surety") return RemoteKind::kSurety;
   if (owner == "vllm") return RemoteKind::kVllm;
   if (owner == "llamacpp") return RemoteKind::kLlamaServer;
+  if (owner == "me") return RemoteKind::kLlamaCppPython;
   return RemoteKind::kOpenAi;
 }
 
-bool HasTokenizer(RemoteKind kind) { return kind != RemoteKind::kOpenAi && kind != RemoteKind::kUnknown; }
+// llama-cpp-python has one too, but any call ends the generation that runs there.
+bool HasTokenizer(RemoteKind kind) {
+  return kind == RemoteKind::kVllm || kind == RemoteKind::kLlamaServer || kind == RemoteKind::kSurety;
+}
 
 std::vector<api::TokenId> Estimated(size_t n_bytes) {
   return std::vector<api::TokenId>(static_cast<size_t>(EstimatedTokens(n_bytes)), -1);
@@ -106,7 +110,7 @@ HttpCall RemoteServer::MakeCall(std::string_view path, bool at_root, std::string
     call.headers.emplace_back("Content-Type", "application/json");
     call.body = std::move(body);
   }
-  call.ca_file = options_.ca_file;
+  call.tls = options_.tls;
   call.max_body_bytes = kMaxSideBytes;
   call.deadline_ns = Clock::Real().NowNanos() + options_.timeout_ns;
   return call;
@@ -115,7 +119,8 @@ HttpCall RemoteServer::MakeCall(std::string_view path, bool at_root, std::string
 Result<json::object> RemoteServer::Post(std::string_view path, bool at_root, const json::object& body) const {
   SURETY_ASSIGN_OR_RETURN(const HttpReply reply, CallHttp(MakeCall(path, at_root, json::serialize(body))));
   if (reply.status != 200) {
-    return Error(FailureOf(reply, clock_.WallNanos()).status.WithContext(options_.name + ": " + std::string(path)));
+    const Status failure = FailureOf(reply, clock_.WallNanos(), options_.Secrets()).status;
+    return Error(failure.WithContext(options_.name + ": " + std::string(path)));
   }
   return ObjectOf(reply.body);
 }
@@ -127,10 +132,11 @@ Result<RemoteModel> RemoteServer::Describe(int64_t limit_ns, const std::function
   SURETY_ASSIGN_OR_RETURN(const HttpReply reply, CallHttp(call));
   RemoteModel model;
   if (reply.status == 404 || reply.status == 405) return model;  // a server of completions alone
-  if (reply.status != 200) return Error(FailureOf(reply, clock_.WallNanos()).status);
+  if (reply.status != 200) return Error(FailureOf(reply, clock_.WallNanos(), options_.Secrets()).status);
   SURETY_ASSIGN_OR_RETURN(const json::object answer, ObjectOf(reply.body));
   const json::value* data = SideMember(answer, "data", json::kind::array);
   const json::object* found = nullptr;
+  bool has_model = false;
   for (const json::value& entry : data == nullptr ? json::array() : data->get_array()) {
     const json::object* object = entry.if_object();
     if (object == nullptr) continue;
@@ -143,6 +149,7 @@ Result<RemoteModel> RemoteServer::Describe(int64_t limit_ns, const std::function
       found = object;
     }
     if (!named) continue;
+    has_model = true;
     model.context_tokens = SideInt(*object, "max_model_len");
     model.created_unix_s = SideNumber(*object, "created");
     if (const json::value* meta = SideMember(*object, "meta", json::kind::object)) {
@@ -150,6 +157,9 @@ Result<RemoteModel> RemoteServer::Describe(int64_t limit_ns, const std::function
       if (model.context_tokens == 0) model.context_tokens = SideInt(meta->get_object(), "n_ctx");
     }
     break;
+  }
+  if (model.kind == RemoteKind::kLlamaCppPython && !has_model) {  // it would answer with whatever it has
+    return Error(NotFoundError(options_.name + ": the server has no model '" + options_.model + "'"));
   }
   return model;
 }

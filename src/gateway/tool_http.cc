@@ -1,6 +1,7 @@
 // Tools behind HTTP. {name} in the address stands for an argument, percent-encoded; the other arguments are a JSON
 // body. A read with no argument left for a body is a GET, everything else a POST.
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include <boost/json.hpp>
@@ -48,7 +49,12 @@ Result<std::vector<std::string>> AddressParts(const std::string& url) {
   return parts;
 }
 
-bool IsDefiniteRefusal(int status) { return status >= 300 && status < 500 && status != 408; }
+// Statuses by which a server says that it did nothing. Others may stand at something done: 303 sends on to the result,
+// 409 may say that this key was used before.
+bool IsDefiniteRefusal(int status) {
+  static constexpr std::array kRefusals = {400, 401, 403, 404, 405, 410, 413, 415, 422, 429};
+  return std::ranges::find(kRefusals, status) != kRefusals.end();
+}
 
 }  // namespace
 
@@ -92,6 +98,11 @@ ToolOutcome CallHttpTool(const ToolCall& call) {
     if (argument->second.empty() || argument->second == "." || argument->second == "..") {
       return refused(InvalidArgumentError("argument '" + part + "' is empty or dots, which no address can carry"));
     }
+    const bool in_path = http.url.find('?') == std::string::npos;
+    if (in_path && argument->second.find_first_of("/\\%") != std::string::npos) {
+      return refused(InvalidArgumentError("argument '" + part + "' holds /, \\ or %, which servers take for steps in "
+                                          "the path, encoded or not; put it behind a ? or into the body"));
+    }
     AppendPercentEncoded(http.url, argument->second);
     in_address.insert(part);
   }
@@ -109,6 +120,7 @@ ToolOutcome CallHttpTool(const ToolCall& call) {
     http.body = json::serialize(body);
     http.headers.emplace_back("Content-Type", "application/json");
   }
+  UseCredentials(call.credentials, http);
   if (write) {
     http.headers.emplace_back("Idempotency-Key", call.idempotency_key);
     http.fresh_connection = true;

@@ -130,6 +130,13 @@ SSL_CTX* ServerContext(const ScriptedTls& tls) {
   SURETY_CHECK(SSL_CTX_use_certificate(context, certificate) == 1 && SSL_CTX_use_PrivateKey(context, key) == 1);
   X509_free(certificate);
   EVP_PKEY_free(key);
+  if (tls.client_authority.empty()) return context;
+  bio = BIO_new_mem_buf(tls.client_authority.data(), static_cast<int>(tls.client_authority.size()));
+  X509* authority = PEM_read_bio_X509(bio, nullptr, nullptr, nullptr);
+  BIO_free(bio);
+  SURETY_CHECK(X509_STORE_add_cert(SSL_CTX_get_cert_store(context), authority) == 1);
+  X509_free(authority);
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   return context;
 }
 

@@ -41,6 +41,7 @@ class ScriptedConnection {
 
 struct ScriptedTls {
   std::string certificate, key;  // PEM
+  std::string client_authority;  // PEM; where given, clients must show a certificate of it
 };
 
 class ScriptedServer {

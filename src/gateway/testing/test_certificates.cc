@@ -36,12 +36,12 @@ void AddExtension(X509* certificate, int nid, const char* value) {
   X509_EXTENSION_free(extension);
 }
 
-X509* NewCertificate(EVP_PKEY* key, const char* name, int serial) {
+X509* NewCertificate(EVP_PKEY* key, const char* name, int serial, long seconds) {
   X509* certificate = X509_new();
   X509_set_version(certificate, 2);
   ASN1_INTEGER_set(X509_get_serialNumber(certificate), serial);
   X509_gmtime_adj(X509_getm_notBefore(certificate), -3600);
-  X509_gmtime_adj(X509_getm_notAfter(certificate), 86'400);
+  X509_gmtime_adj(X509_getm_notAfter(certificate), seconds - 3600);
   X509_set_pubkey(certificate, key);
   X509_NAME_add_entry_by_txt(X509_get_subject_name(certificate), "CN", MBSTRING_ASC,
                              reinterpret_cast<const unsigned char*>(name), -1, -1, 0);
@@ -50,15 +50,15 @@ X509* NewCertificate(EVP_PKEY* key, const char* name, int serial) {
 
 }  // namespace
 
-TestCertificates MakeTestCertificates(const std::string& names) {
+TestCertificates MakeTestCertificates(const std::string& names, long seconds) {
   EVP_PKEY* authority_key = EVP_EC_gen("P-256");
   EVP_PKEY* key = EVP_EC_gen("P-256");
   SURETY_CHECK(authority_key != nullptr && key != nullptr);
-  X509* authority = NewCertificate(authority_key, "test authority", 1);
+  X509* authority = NewCertificate(authority_key, "test authority", 1, 90'000);
   X509_set_issuer_name(authority, X509_get_subject_name(authority));
   AddExtension(authority, NID_basic_constraints, "critical,CA:TRUE");
   SURETY_CHECK(X509_sign(authority, authority_key, EVP_sha256()) > 0);
-  X509* certificate = NewCertificate(key, "test server", 2);
+  X509* certificate = NewCertificate(key, "test server", 2, seconds);
   X509_set_issuer_name(certificate, X509_get_subject_name(authority));
   AddExtension(certificate, NID_subject_alt_name, names.c_str());
   SURETY_CHECK(X509_sign(certificate, authority_key, EVP_sha256()) > 0);

@@ -9,8 +9,9 @@ struct TestCertificates {
   std::string authority;           // PEM
   std::string certificate, key;    // PEM, signed by the authority
 };
-// P-256, valid for a day around now. `names`: as subjectAltName has them: "IP:127.0.0.1,DNS:localhost".
-TestCertificates MakeTestCertificates(const std::string& names);
+// P-256. `names`: as subjectAltName has them: "IP:127.0.0.1,DNS:localhost". The certificate is valid from an hour ago
+// for `seconds`, less than an hour of which makes it one that has expired; its authority for a day.
+TestCertificates MakeTestCertificates(const std::string& names, long seconds = 90'000);
 
 // A folder of its own, removed at the end with all that is in it.
 class TestFolder {
