@@ -120,6 +120,25 @@ TEST_F(DraftScopeTest, AnAnswerThatRanWhileItsScopeWasForgottenIsNoDraft) {
   }
 }
 
+// Symptom: one that still waited then was computed afterwards, and its KV and its answer stayed.
+TEST_F(DraftScopeTest, AnAnswerThatWaitedWhileItsScopeWasForgottenLeavesNothing) {
+  WarmUp();
+  api::GenerationRequest longer = request_;
+  while (longer.tokens.size() < 64) longer.tokens.push_back(static_cast<api::TokenId>(30 + longer.tokens.size() % 17));
+  for (const bool forgets : {true, false}) {
+    ASSERT_TRUE(engine_->Submit(longer).has_value());
+    ASSERT_TRUE(engine_->Submit(request_).has_value());
+    if (forgets) {
+      ASSERT_TRUE(engine_->ForgetScope(request_.scope, api::ForgetExtent::kScope).has_value());
+    }
+    std::vector<api::Event> events;
+    while (!engine_->idle()) ASSERT_TRUE(engine_->Step(events).ok());
+    EXPECT_EQ(Ask(request_).draft_tokens == 0, forgets);
+    EXPECT_EQ(Ask(longer).cached_tokens == 0, forgets);
+    ASSERT_TRUE(engine_->ForgetScope(request_.scope, api::ForgetExtent::kScope).has_value());
+  }
+}
+
 TEST_F(DraftScopeTest, APastAnswerIsNoDraftPastItsTime) {
   EngineOptions options = AllDrafts(64);
   options.cache_policy.ttl_ns = 60'000'000'000;

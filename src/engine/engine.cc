@@ -208,7 +208,7 @@ Result<kv::ForgetReceipt> EngineImpl::ForgetScope(const api::Scope& scope, api::
     const auto& scope_key = state->prepared.scope;
     for (const auto& choice : state->choices) {
       if (choice == nullptr || !scope_key || !forgotten.Covers(*scope_key)) continue;
-      if (choice->started) state->forgotten = true;  // what it computes again after a preemption is not kept either
+      state->forgotten = true;  // what it computes later, waiting or after a preemption, is not kept either
       keeper_->MarkIfForgotten(*choice);
       speculator_.Drop(*choice);
     }

@@ -343,12 +343,15 @@ Result<std::vector<Conflict>> FindConflicts(const std::vector<InvariantSpec>& in
       return Error(node.error().WithContext("invariant '" + invariant.name + "': '" + expression + "'"));
     };
     std::vector<std::vector<std::string>> paths;
+    Truth applies = Truth::kTrue;
     if (!invariant.when.empty()) {  // none: always
       SURETY_ASSIGN_OR_RETURN(const Node when, parse(invariant.when));
       PathsOf(*when, paths);
-      if (Evaluate(*when, by_tool) != Truth::kTrue) continue;
+      applies = Evaluate(*when, by_tool);
+      if (applies == Truth::kFalse) continue;
     }
     SURETY_ASSIGN_OR_RETURN(const Node require, parse(invariant.require));
+    // Where it is unknown whether it applies, it is unknown whether it is kept, unless it is kept anyhow.
     if (Evaluate(*require, by_tool) == Truth::kTrue) continue;
     PathsOf(*require, paths);
     Conflict conflict{invariant.name, invariant.when, invariant.require, {}};
@@ -359,6 +362,16 @@ Result<std::vector<Conflict>> FindConflicts(const std::vector<InvariantSpec>& in
     conflicts.push_back(std::move(conflict));
   }
   return conflicts;
+}
+
+Result<std::set<std::string>> ToolsOfInvariant(std::string_view expression) {
+  const Result<Node> node = ParseInvariant(expression);
+  if (!node) return Error(node.error().WithContext("'" + std::string(expression) + "'"));
+  std::vector<std::vector<std::string>> paths;
+  PathsOf(**node, paths);
+  std::set<std::string> tools;
+  for (const std::vector<std::string>& path : paths) tools.insert(path[0]);
+  return tools;
 }
 
 Status CheckInvariantExpression(std::string_view expression, const std::map<std::string, ToolSpec>& tools) {

@@ -52,7 +52,9 @@ TEST(ConflictsTest, MissingResultsNeverSatisfyARequirement) {
   EXPECT_EQ(Judge("rail.status == returned", "core.reversed", {rail}), "conflict");
   EXPECT_EQ(Judge("rail.status == returned", "rail.none", {rail}), "conflict");
   EXPECT_EQ(Judge("rail.status == returned", "not core.reversed", {rail, late}), "conflict");
-  EXPECT_EQ(Judge("core.reversed", "rail.status == other", {rail, late}), "none") << "the condition does not hold";
+  EXPECT_EQ(Judge("core.reversed", "rail.status == other", {rail, late}), "conflict") << "it may apply";
+  EXPECT_EQ(Judge("core.reversed", "rail.status == returned", {rail, late}), "none") << "it is kept, applies or not";
+  EXPECT_EQ(Judge("rail.status == other", "core.reversed", {rail, late}), "none") << "the condition does not hold";
   EXPECT_EQ(Judge("", "core.reversed", {rail, late}), "conflict") << "no condition: always";
   const auto conflicts = FindConflicts({{"r", "rail.status == returned", "core.reversed", 0}}, {rail, late});
   EXPECT_THAT((*conflicts)[0].violated_by[1], HasSubstr("core.reversed is missing (DEADLINE_EXCEEDED: late)"));

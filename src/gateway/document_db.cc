@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kDocumentDbApplication = 0x53444f43;  // "SDOC"
 constexpr int kDocumentDbFormat = 1;
-constexpr int kDocumentDbBusyMs = 10'000;
+constexpr size_t kIdleStatements = 48, kIdleStatementBytes = 8192;  // longer ones are made anew
 
 // Who may read stands in an audience of its own, which documents and postings refer to: what a caller may not read is
 // in parts of the index that a search for the caller never visits. all_*: set where there is no list, so that a list
@@ -74,9 +74,12 @@ Result<std::unique_ptr<DocumentDb>> DocumentDb::Open(const std::string& path, Mo
     return Error(InvalidArgumentError(fmt::format("'{}': a document index is a file; give its path", path)));
   }
   if (mode == Mode::kWrite) {
-    const int made = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (made < 0) return Error(IoError(fmt::format("document index '{}': {}", path, std::strerror(errno))));
-    close(made);
+    // One that is there is not opened: closing it would drop all locks that this process has on it.
+    const int made = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (made < 0 && errno != EEXIST) {
+      return Error(IoError(fmt::format("document index '{}': {}", path, std::strerror(errno))));
+    }
+    if (made >= 0) close(made);
   }
   const auto file = DocumentFileOf(path);
   if (!file) {
@@ -151,7 +154,10 @@ Result<int64_t> DocumentDb::Number(const std::string& sql) {
   return row ? statement.IntAt(0) : 0;
 }
 
-DocumentDb::~DocumentDb() { sqlite3_close_v2(handle_); }
+DocumentDb::~DocumentDb() {
+  for (const auto& [sql, statement] : idle_) sqlite3_finalize(statement);
+  sqlite3_close_v2(handle_);
+}
 
 Status DocumentDb::Run(const std::string& sql) {
   const int code = sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr);
@@ -173,6 +179,11 @@ Status DocumentDb::Fault(int code, std::string_view doing) const {
 bool DocumentDb::IsCurrent() const { return DocumentFileOf(path_) == file_; }
 
 Result<DocumentStatement> DocumentStatement::Prepare(DocumentDb& db, const std::string& sql) {
+  if (const auto idle = db.idle_.find(sql); idle != db.idle_.end()) {
+    DocumentStatement ready(db, idle->second);
+    db.idle_.erase(idle);
+    return ready;
+  }
   sqlite3_stmt* statement = nullptr;
   const int code = sqlite3_prepare_v2(db.handle(), sql.data(), static_cast<int>(sql.size()), &statement, nullptr);
   if (code != SQLITE_OK) return Error(db.Fault(code, "reading"));
@@ -183,7 +194,18 @@ DocumentStatement::DocumentStatement(DocumentStatement&& other) noexcept
     : db_(other.db_), statement_(std::exchange(other.statement_, nullptr)), next_(other.next_),
       bind_code_(other.bind_code_) {}
 
-DocumentStatement::~DocumentStatement() { sqlite3_finalize(statement_); }
+// One that failed is not kept: what is wrong with it shall show anew.
+DocumentStatement::~DocumentStatement() {
+  if (statement_ == nullptr) return;
+  const std::string_view sql = sqlite3_sql(statement_);
+  const bool kept = sqlite3_reset(statement_) == SQLITE_OK && sql.size() <= kIdleStatementBytes &&
+                    db_->idle_.size() < kIdleStatements;
+  if (kept) {
+    sqlite3_clear_bindings(statement_);
+    if (db_->idle_.emplace(sql, statement_).second) return;
+  }
+  sqlite3_finalize(statement_);
+}
 
 void DocumentStatement::Note(int code) {
   if (bind_code_ == SQLITE_OK) bind_code_ = code;
@@ -245,12 +267,16 @@ std::string_view DocumentStatement::BytesAt(int column) const {
 }
 
 Result<DocumentTransaction> DocumentTransaction::Begin(DocumentDb& db, DocumentDb::Mode mode) {
-  SURETY_RETURN_IF_ERROR(db.Run(mode == DocumentDb::Mode::kWrite ? "BEGIN IMMEDIATE" : "BEGIN"));
+  const char* const sql = mode == DocumentDb::Mode::kWrite ? "BEGIN IMMEDIATE" : "BEGIN";
+  SURETY_ASSIGN_OR_RETURN(auto begin, DocumentStatement::Prepare(db, sql));
+  SURETY_RETURN_IF_ERROR(begin.Finish());
   return DocumentTransaction(db);
 }
 
 DocumentTransaction::~DocumentTransaction() {
-  if (db_ != nullptr && sqlite3_get_autocommit(db_->handle()) == 0) (void)db_->Run("ROLLBACK");
+  if (db_ == nullptr || sqlite3_get_autocommit(db_->handle()) != 0) return;
+  auto rollback = DocumentStatement::Prepare(*db_, "ROLLBACK");
+  if (rollback) (void)rollback->Finish();
 }
 
 Status DocumentTransaction::Commit() {

@@ -2,7 +2,8 @@
 //
 // The file is in WAL mode: readers never wait for a writer, and each of them sees one state of the whole. What stands
 // in the file is not trusted: a damaged one is an error, never a crash.
-// Threads: a connection belongs to one thread at a time. Owns: the connection; a statement must not outlive it.
+// Threads: a connection belongs to one thread at a time. Owns: the connection, and statements that were used, ready for
+// the next who asks for the same; a statement must not outlive it.
 // Errors: kNotFound (no such file), kDataLoss (damaged), kFailedPrecondition (a database of something else, or of
 // another format), kUnavailable (another process writes for too long), kResourceExhausted (disk full), kIoError.
 #pragma once
@@ -11,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "base/status.h"
@@ -19,6 +21,8 @@ struct sqlite3;
 struct sqlite3_stmt;
 
 namespace surety::gateway {
+
+inline constexpr int kDocumentDbBusyMs = 10'000;  // waiting for others' transactions
 
 class DocumentDb {
  public:
@@ -31,6 +35,7 @@ class DocumentDb {
 
   // Statements without parameters and without rows.
   Status Run(const std::string& sql);
+  Result<int64_t> Number(const std::string& sql);  // the first column of the first row
   Status Fault(int code, std::string_view doing) const;
   // The path still leads to the file that was opened; false once it was replaced or removed.
   bool IsCurrent() const;
@@ -39,15 +44,16 @@ class DocumentDb {
   sqlite3* handle() const { return handle_; }
 
  private:
+  friend class DocumentStatement;
   explicit DocumentDb(std::string path) : path_(std::move(path)) {}
   Status Connect(Mode mode);
   Status CheckFormat();
   Status CreateSchema();
-  Result<int64_t> Number(const std::string& sql);
 
   std::string path_;
   sqlite3* handle_ = nullptr;
   std::pair<uint64_t, uint64_t> file_;  // device and inode
+  std::unordered_map<std::string, sqlite3_stmt*> idle_;  // by their text, reset and without bindings
 };
 
 class DocumentStatement {

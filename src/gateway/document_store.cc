@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <sqlite3.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -23,6 +24,7 @@ namespace {
 constexpr size_t kIdleDocumentReaders = 16;
 constexpr size_t kEmbeddingBatch = 256;
 constexpr int kOpenAttempts = 20;
+constexpr int kScrubBusyMs = 1000;
 
 class SqliteDocumentIndex final : public DocumentIndex {
  public:
@@ -112,7 +114,8 @@ class SqliteDocumentIndex final : public DocumentIndex {
   Status EmbedAll(std::vector<PreparedDocument>& documents, const EmbedTexts& embed,
                   const AddDocumentsOptions& options) const;
   static Status WriteAll(DocumentDb& db, std::span<const PreparedDocument> documents,
-                         const AddDocumentsOptions& options);
+                         const AddDocumentsOptions& options, int& n_replaced);
+  Status EmptyLog();
 
   const std::string path_;
   const bool read_only_;
@@ -138,10 +141,13 @@ Result<int> SqliteDocumentIndex::AddAll(std::span<const Document> documents, con
     prepared.push_back(std::move(one));
   }
   if (embed) SURETY_RETURN_IF_ERROR(EmbedAll(prepared, embed, options));
-  return Write([&](DocumentDb& db) -> Result<int> {
-    SURETY_RETURN_IF_ERROR(WriteAll(db, prepared, options));
+  int n_replaced = 0;
+  SURETY_ASSIGN_OR_RETURN(const int written, Write([&](DocumentDb& db) -> Result<int> {
+    SURETY_RETURN_IF_ERROR(WriteAll(db, prepared, options, n_replaced));
     return n_chunks;
-  });
+  }));
+  if (n_replaced > 0) SURETY_RETURN_IF_ERROR(EmptyLog());
+  return written;
 }
 
 Status SqliteDocumentIndex::EmbedAll(std::vector<PreparedDocument>& documents, const EmbedTexts& embed,
@@ -174,7 +180,7 @@ Status SqliteDocumentIndex::EmbedAll(std::vector<PreparedDocument>& documents, c
 }
 
 Status SqliteDocumentIndex::WriteAll(DocumentDb& db, std::span<const PreparedDocument> documents,
-                                     const AddDocumentsOptions& options) {
+                                     const AddDocumentsOptions& options, int& n_replaced) {
   // What is replaced goes first, so that the order of the documents does not matter.
   for (const PreparedDocument& prepared : documents) {
     SURETY_ASSIGN_OR_RETURN(auto owner, DocumentStatement::Prepare(
@@ -182,8 +188,9 @@ Status SqliteDocumentIndex::WriteAll(DocumentDb& db, std::span<const PreparedDoc
     SURETY_ASSIGN_OR_RETURN(const bool foreign, owner.Text(prepared.document.id).Text(prepared.document.tenant).Step());
     owner.Reset();
     if (foreign) return CheckVersions(db, prepared.document);
-    SURETY_ASSIGN_OR_RETURN([[maybe_unused]] const int replaced,
+    SURETY_ASSIGN_OR_RETURN(const int replaced,
                             DeleteDocument(db, prepared.document.id, prepared.document.version));
+    n_replaced += replaced;
   }
   for (size_t i = 0; i < documents.size(); ++i) {
     SURETY_RETURN_IF_ERROR(CheckVersions(db, documents[i].document));
@@ -196,12 +203,22 @@ Status SqliteDocumentIndex::WriteAll(DocumentDb& db, std::span<const PreparedDoc
 }
 
 Result<int> SqliteDocumentIndex::Remove(const std::string& id, const std::string& version) {
-  auto removed = Write([&](DocumentDb& db) { return DeleteDocument(db, id, version); });
-  if (!removed || *removed == 0) return removed;
-  // What was removed shall not stand in the log either. Where readers hold the log, the next change does it.
-  const std::lock_guard lock(write_mutex_);
-  (void)writer_->Run("PRAGMA wal_checkpoint(TRUNCATE)");
+  SURETY_ASSIGN_OR_RETURN(const int removed,
+                          Write([&](DocumentDb& db) { return DeleteDocument(db, id, version); }));
+  SURETY_RETURN_IF_ERROR(EmptyLog());  // where nothing was removed too: an earlier call may have left the log
   return removed;
+}
+
+// What was removed or replaced shall not stand in the write-ahead log either. That readers hold it is a row, no error.
+Status SqliteDocumentIndex::EmptyLog() {
+  const std::lock_guard lock(write_mutex_);
+  sqlite3_busy_timeout(writer_->handle(), kScrubBusyMs);
+  const auto checkpoint = writer_->Number("PRAGMA wal_checkpoint(TRUNCATE)");
+  sqlite3_busy_timeout(writer_->handle(), kDocumentDbBusyMs);
+  SURETY_ASSIGN_OR_RETURN(const int64_t busy, checkpoint);
+  if (busy == 0) return OkStatus();
+  return UnavailableError(fmt::format("document index '{}': the change is made, but another process reads the index, "
+                                      "so its write-ahead log still holds what was removed; call again", path_));
 }
 
 Result<std::vector<Document>> SqliteDocumentIndex::List() {

@@ -1,6 +1,11 @@
 // The document store: who finds what, and when; changes and boundaries.
 #include "gateway/document_store.h"
 
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <fstream>
 #include <functional>
 #include <limits>
@@ -352,6 +357,57 @@ TEST(DocumentStoreTest, ReplacingAndRemovingLeaveNothingBehind) {
       EXPECT_EQ(bytes.find(word), bytes.npos) << name << ": " << word;
     }
   }
+}
+
+// A reader holds the write-ahead log, in which what was removed or replaced still stands.
+TEST(DocumentStoreTest, OldBytesThatAReaderKeepsAreReported) {
+  for (const bool replaces : {false, true}) {
+    const DocumentFolder folder;
+    const auto index = folder.Index();
+    ASSERT_TRUE(index->Add(PublicDocument("a", "MARKER-26 is the text"), {}));
+    sqlite3* reader = nullptr;
+    ASSERT_EQ(sqlite3_open(folder.File("index.db").c_str(), &reader), SQLITE_OK);
+    ASSERT_EQ(sqlite3_exec(reader, "BEGIN; SELECT count(*) FROM document", nullptr, nullptr, nullptr), SQLITE_OK);
+    const auto change = [&] {
+      return replaces ? index->Add(PublicDocument("a", "another text"), {}) : index->Remove("a", "1");
+    };
+    const auto blocked = change();
+    ASSERT_FALSE(blocked);
+    EXPECT_EQ(blocked.error().code(), StatusCode::kUnavailable) << blocked.error().message();
+    EXPECT_NE(folder.Bytes().find("MARKER-26"), std::string::npos);
+    ASSERT_EQ(sqlite3_exec(reader, "COMMIT", nullptr, nullptr, nullptr), SQLITE_OK);
+    sqlite3_close(reader);
+    ASSERT_TRUE(change());
+    EXPECT_EQ(folder.Bytes().find("MARKER-26"), std::string::npos);
+  }
+}
+
+// Closing a second descriptor of a file drops all POSIX locks that the process has on it.
+TEST(DocumentStoreTest, OpeningForWritingKeepsTheLocksOfThisProcess) {
+  const DocumentFolder folder;
+  const auto index = folder.Index();
+  ASSERT_TRUE(index->Add(PublicDocument("a", "text"), {}));
+  const auto locked = [&] {  // by another process's eyes
+    const pid_t child = fork();
+    if (child == 0) {
+      const int fd = open(folder.File("index.db").c_str(), O_RDWR | O_CLOEXEC);
+      struct flock lock {};
+      lock.l_type = F_WRLCK;
+      lock.l_whence = SEEK_SET;
+      _exit(fd >= 0 && fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK ? 1 : 0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 1;
+  };
+  sqlite3* writer = nullptr;
+  ASSERT_EQ(sqlite3_open(folder.File("index.db").c_str(), &writer), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(writer, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  ASSERT_TRUE(locked());
+  const auto second = folder.Index();
+  EXPECT_TRUE(locked());
+  sqlite3_exec(writer, "ROLLBACK", nullptr, nullptr, nullptr);
+  sqlite3_close(writer);
 }
 
 TEST(DocumentStoreTest, SnapshotIsOfTheContent) {

@@ -7,13 +7,16 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/rand.h>
 #include <sqlite3.h>
 
@@ -27,6 +30,26 @@ namespace json = boost::json;
 
 constexpr size_t kKeyBytes = 32, kNonceBytes = 12, kTagBytes = 16;
 constexpr size_t kMaxCachedKeys = 4096;
+constexpr int kVaultBusyMs = 1000;
+constexpr std::string_view kCanaryName = "canary", kCanaryText = "surety vault 1";
+
+// A key in memory, wiped when it goes.
+class VaultKey {
+ public:
+  VaultKey() = default;
+  explicit VaultKey(std::string bytes) : bytes_(std::move(bytes)) {}
+  VaultKey(const VaultKey&) = default;
+  VaultKey(VaultKey&& other) noexcept { std::swap(bytes_, other.bytes_); }
+  VaultKey& operator=(VaultKey other) noexcept {
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~VaultKey() { OPENSSL_cleanse(bytes_.data(), bytes_.size()); }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
 
 std::string RandomText(size_t n_bytes) {
   std::string bytes(n_bytes, '\0');
@@ -46,6 +69,27 @@ std::optional<std::string> FromHex(std::string_view hex) {
     if (high < 0 || low < 0) return std::nullopt;
     bytes += static_cast<char>(high * 16 + low);
   }
+  return bytes;
+}
+
+std::string ToBase64(std::string_view bytes) {
+  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
+  const int n = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                                reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<int>(bytes.size()));
+  text.resize(static_cast<size_t>(n));
+  return text;
+}
+
+// The one spelling that ToBase64 gives.
+std::optional<std::string> FromBase64(std::string_view text) {
+  if (text.size() % 4 != 0) return std::nullopt;
+  std::string bytes(text.size() / 4 * 3 + 1, '\0');
+  const int n = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
+                                reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
+  if (n < 0) return std::nullopt;
+  const size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
+  bytes.resize(static_cast<size_t>(n) - padding);
+  if (ToBase64(bytes) != text) return std::nullopt;
   return bytes;
 }
 
@@ -88,59 +132,125 @@ std::optional<std::string> Decrypt(std::string_view key, std::string_view contex
                         static_cast<int>(sealed.data.size())) == 1 &&
       EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_SET_TAG, kTagBytes, sealed.tag.data()) == 1 &&
       EVP_DecryptFinal_ex(cipher.get(), Bytes(text) + n, &n) == 1;
-  if (!ok) return std::nullopt;
-  return text;
+  if (ok) return text;
+  OPENSSL_cleanse(text.data(), text.size());
+  return std::nullopt;
 }
 
-Result<std::string> ReadMasterKey(const std::string& path) {
+Status KeyFileError(const std::string& path) { return IoError("'" + path + "': " + std::strerror(errno)); }
+
+bool WriteAndSync(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return fsync(fd) == 0;
+}
+
+Status SyncFolderOf(const std::string& path) {
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  if (folder.empty()) folder = ".";
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool synced = fd >= 0 && fsync(fd) == 0;
+  const Status failed = synced ? OkStatus() : KeyFileError(folder);
+  if (fd >= 0) close(fd);
+  return failed;
+}
+
+// Under another name until it is whole and on disk, so that no crash leaves a part of it; one that is there meanwhile
+// stays.
+Status MakeMasterKey(const std::string& path) {
+  const VaultKey key(RandomText(kKeyBytes));
+  if (key.bytes().size() != kKeyBytes) return InternalError("no random bytes for the master key");
+  std::string temporary = path + ".XXXXXX";
+  const int fd = mkostemp(temporary.data(), O_CLOEXEC);  // readable by its owner alone
+  if (fd < 0) return KeyFileError(temporary);
+  Status status = WriteAndSync(fd, key.bytes()) ? OkStatus() : KeyFileError(temporary);
+  close(fd);
+  if (status.ok() && link(temporary.c_str(), path.c_str()) != 0 && errno != EEXIST) status = KeyFileError(path);
+  (void)unlink(temporary.c_str());
+  SURETY_RETURN_IF_ERROR(status);
+  return SyncFolderOf(path);
+}
+
+// `may_make`: there is nothing that another key opens.
+Result<VaultKey> ReadMasterKey(const std::string& path, bool may_make) {
   int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0 && errno == ENOENT) {
-    const std::string key = RandomText(kKeyBytes);
-    fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0) return Error(IoError("'" + path + "': " + std::strerror(errno)));
-    const bool written = key.size() == kKeyBytes && write(fd, key.data(), key.size()) == ssize_t(kKeyBytes) &&
-                         fsync(fd) == 0;
-    close(fd);
-    if (!written) return Error(IoError("'" + path + "': the key could not be written"));
-    return key;
+    if (!may_make) {
+      return Error(FailedPreconditionError("the vault holds keys, but its master key '" + path +
+                                           "' is not there: put its copy back"));
+    }
+    SURETY_RETURN_IF_ERROR(MakeMasterKey(path));
+    fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   }
-  if (fd < 0) return Error(IoError("'" + path + "': " + std::strerror(errno)));
+  if (fd < 0) return Error(KeyFileError(path));
   std::string key(kKeyBytes + 1, '\0');
   const ssize_t n = read(fd, key.data(), key.size());
   struct stat info = {};
   const bool open_to_others = fstat(fd, &info) == 0 && (info.st_mode & 077) != 0;
   close(fd);
+  key.resize(kKeyBytes);
+  VaultKey read_key(std::move(key));
   if (n != ssize_t(kKeyBytes)) return Error(DataLossError("'" + path + "' holds no key of 32 bytes"));
   if (open_to_others) {
     return Error(FailedPreconditionError("'" + path + "' can be read by others: chmod 600 it"));
   }
-  key.resize(kKeyBytes);
-  return key;
+  return read_key;
+}
+
+// Only its owner may read it. A file that is there is not opened: closing it would drop this process's locks on it.
+Status MakePrivateFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd >= 0) {
+    close(fd);
+    return OkStatus();
+  }
+  if (errno != EEXIST) return KeyFileError(path);
+  struct stat info = {};
+  if (stat(path.c_str(), &info) != 0) return KeyFileError(path);
+  for (const char* part : {"", "-wal", "-shm"}) {  // as an earlier version made them
+    if ((info.st_mode & 077) != 0 && chmod((path + part).c_str(), 0600) != 0 && errno != ENOENT) {
+      return KeyFileError(path + part);
+    }
+  }
+  return OkStatus();
 }
 
 class Vault final : public PayloadVault {
  public:
-  Vault(sqlite3* database, std::string master) : database_(database), master_(std::move(master)) {}
-  ~Vault() override {
-    for (auto& [name, key] : keys_) OPENSSL_cleanse(key.data(), key.size());
-    OPENSSL_cleanse(master_.data(), master_.size());
-    sqlite3_close_v2(database_);
-  }
+  explicit Vault(sqlite3* database) : database_(database) {}
+  ~Vault() override { sqlite3_close_v2(database_); }
 
-  Status Prepare() {
-    return Execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA secure_delete=ON;"
-                   "CREATE TABLE IF NOT EXISTS keys(name TEXT PRIMARY KEY, nonce BLOB NOT NULL, data BLOB NOT NULL,"
-                   " tag BLOB NOT NULL) WITHOUT ROWID;");
+  Status Prepare(const std::string& master_key_file) {
+    sqlite3_busy_timeout(database_, kVaultBusyMs);
+    SURETY_RETURN_IF_ERROR(Execute(
+        "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA secure_delete=ON;"
+        "CREATE TABLE IF NOT EXISTS keys(name TEXT PRIMARY KEY, nonce BLOB NOT NULL, data BLOB NOT NULL,"
+        " tag BLOB NOT NULL) WITHOUT ROWID;"
+        "CREATE TABLE IF NOT EXISTS canary(name TEXT PRIMARY KEY, nonce BLOB NOT NULL, data BLOB NOT NULL,"
+        " tag BLOB NOT NULL) WITHOUT ROWID;"));
+    SURETY_ASSIGN_OR_RETURN(const std::optional<Sealed> canary, Load("canary", std::string(kCanaryName)));
+    SURETY_ASSIGN_OR_RETURN(const std::string any, AnyName());
+    SURETY_ASSIGN_OR_RETURN(master_, ReadMasterKey(master_key_file, !canary && any.empty()));
+    SURETY_RETURN_IF_ERROR(CheckMaster(canary, any).WithContext("'" + master_key_file + "'"));
+    names_ = NamingKey();
+    return OkStatus();
   }
 
   Result<json::object> Seal(std::string_view tenant, std::string_view subject, std::string_view decision,
                             std::string_view text) override {
     const std::string name = NameOfKey(tenant, subject);
-    SURETY_ASSIGN_OR_RETURN(const std::string key, KeyFor(name, true));
-    const auto sealed = Encrypt(key, decision, text);
+    SURETY_ASSIGN_OR_RETURN(const VaultKey key, KeyFor(name, true));
+    const auto sealed = Encrypt(key.bytes(), decision, text);
     if (!sealed) return Error(InternalError("AES-GCM failed"));
-    return json::object{{"key", name}, {"nonce", ToHex(sealed->nonce)}, {"data", ToHex(sealed->data)},
-                        {"tag", ToHex(sealed->tag)}};
+    return json::object{{"key", name},
+                        {"nonce", ToHex(sealed->nonce)},
+                        {"data", ToBase64(sealed->data)},
+                        {"tag", ToHex(sealed->tag)},
+                        {"coding", "base64"}};
   }
 
   Result<std::string> Unseal(const json::object& sealed, std::string_view decision) override {
@@ -148,10 +258,12 @@ class Vault final : public PayloadVault {
       const json::value* value = sealed.if_contains(name);
       return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
     };
-    const auto nonce = FromHex(member("nonce")), data = FromHex(member("data")), tag = FromHex(member("tag"));
+    const auto nonce = FromHex(member("nonce")), tag = FromHex(member("tag"));
+    // Rows of an earlier version hold the text in hex.
+    const auto data = member("coding") == "base64" ? FromBase64(member("data")) : FromHex(member("data"));
     if (!nonce || !data || !tag) return Error(DataLossError("a sealed text is damaged"));
-    SURETY_ASSIGN_OR_RETURN(const std::string key, KeyFor(member("key"), false));
-    auto text = Decrypt(key, decision, {*nonce, *data, *tag});
+    SURETY_ASSIGN_OR_RETURN(const VaultKey key, KeyFor(member("key"), false));
+    auto text = Decrypt(key.bytes(), decision, {*nonce, *data, *tag});
     if (!text) return Error(DataLossError("a sealed text is not what was sealed for this decision"));
     return *std::move(text);
   }
@@ -159,10 +271,101 @@ class Vault final : public PayloadVault {
   Result<int> Erase(std::string_view tenant, std::string_view subject) override {
     const std::string name = NameOfKey(tenant, subject);
     const std::lock_guard lock(mutex_);
-    if (const auto found = keys_.find(name); found != keys_.end()) {
-      OPENSSL_cleanse(found->second.data(), found->second.size());
-      keys_.erase(found);
+    for (const std::string& each : {name, EarlierNameOfKey(tenant, subject)}) {
+      keys_.erase(each);
+      SURETY_ASSIGN_OR_RETURN(const int n_deleted, Delete(each));
+      if (n_deleted > 0) half_erased_[name] += n_deleted;
     }
+    SURETY_RETURN_IF_ERROR(Scrub());
+    const auto erased = half_erased_.extract(name);
+    return erased ? erased.mapped() : 0;
+  }
+
+ private:
+  Status CheckMaster(const std::optional<Sealed>& canary, const std::string& any) {
+    const Status wrong = DataLossError("this master key does not open the vault: it is another vault's");
+    if (canary) {
+      const auto text = Decrypt(master_.bytes(), kCanaryName, *canary);
+      return text && *text == kCanaryText ? OkStatus() : wrong;
+    }
+    if (!any.empty()) {  // a vault of an earlier version, which has no canary
+      SURETY_ASSIGN_OR_RETURN(const std::optional<Sealed> wrapped, Load("keys", any));
+      auto opened = wrapped ? Decrypt(master_.bytes(), any, *wrapped) : std::nullopt;
+      if (!opened) return wrong;
+      const VaultKey wiped(*std::move(opened));
+    }
+    const auto sealed = Encrypt(master_.bytes(), kCanaryName, kCanaryText);
+    if (!sealed) return InternalError("AES-GCM failed");
+    return Save("canary", std::string(kCanaryName), *sealed);
+  }
+
+  // Names are made with a key of their own, not with that which wraps keys.
+  VaultKey NamingKey() const {
+    static constexpr std::string_view kUse = "surety vault: names of keys";
+    std::string key(kKeyBytes, '\0');
+    unsigned int n = 0;
+    HMAC(EVP_sha256(), master_.bytes().data(), static_cast<int>(kKeyBytes), Bytes(kUse), kUse.size(), Bytes(key), &n);
+    return VaultKey(std::move(key));
+  }
+
+  // The vault does not hold the names of tenants and subjects. (Rows of the log do, in clear, beside the sealed texts.)
+  std::string NameOfKey(std::string_view tenant, std::string_view subject) const {
+    std::string bytes, name(kKeyBytes, '\0');
+    AppendField(bytes, 1, tenant);
+    AppendField(bytes, 2, subject);
+    unsigned int n = 0;
+    HMAC(EVP_sha256(), names_.bytes().data(), static_cast<int>(kKeyBytes), Bytes(std::string_view(bytes)),
+         bytes.size(), Bytes(name), &n);
+    return ToHex(name);
+  }
+
+  // As an earlier version named it: such keys are still read and erased.
+  std::string EarlierNameOfKey(std::string_view tenant, std::string_view subject) const {
+    std::string fields;
+    AppendField(fields, 1, tenant);
+    AppendField(fields, 2, subject);
+    Sha256 sha;
+    sha.Update(std::as_bytes(std::span(master_.bytes())));
+    sha.Update(std::as_bytes(std::span(fields)));
+    return HexOf(sha.Finish());
+  }
+
+  Result<VaultKey> KeyFor(const std::string& name, bool make) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = keys_.find(name); found != keys_.end()) return found->second;
+    SURETY_ASSIGN_OR_RETURN(std::optional<Sealed> wrapped, Load("keys", name));
+    VaultKey key;
+    if (wrapped) {
+      auto opened = Decrypt(master_.bytes(), name, *std::move(wrapped));
+      if (!opened) return Error(DataLossError("a key of the vault does not open with this master key"));
+      key = VaultKey(*std::move(opened));
+    } else if (!make) {
+      return Error(NotFoundError("the key of this text was erased"));
+    } else {
+      key = VaultKey(RandomText(kKeyBytes));
+      const auto sealed = key.bytes().empty() ? std::nullopt : Encrypt(master_.bytes(), name, key.bytes());
+      if (!sealed) return Error(InternalError("no random bytes for a key"));
+      SURETY_RETURN_IF_ERROR(Save("keys", name, *sealed));
+    }
+    if (keys_.size() >= kMaxCachedKeys) keys_.erase(keys_.begin());
+    keys_[name] = key;
+    return key;
+  }
+
+  Result<std::string> AnyName() {
+    sqlite3_stmt* statement = nullptr;
+    if (sqlite3_prepare_v2(database_, "SELECT name FROM keys LIMIT 1", -1, &statement, nullptr) != SQLITE_OK) {
+      return Error(Failure());
+    }
+    const int rc = sqlite3_step(statement);
+    std::string name;
+    if (rc == SQLITE_ROW) name = reinterpret_cast<const char*>(sqlite3_column_text(statement, 0));
+    sqlite3_finalize(statement);
+    if (rc != SQLITE_ROW && rc != SQLITE_DONE) return Error(Failure());
+    return name;
+  }
+
+  Result<int> Delete(const std::string& name) {
     sqlite3_stmt* statement = nullptr;
     if (sqlite3_prepare_v2(database_, "DELETE FROM keys WHERE name=?1", -1, &statement, nullptr) != SQLITE_OK) {
       return Error(Failure());
@@ -171,53 +374,28 @@ class Vault final : public PayloadVault {
     const int rc = sqlite3_step(statement);
     sqlite3_finalize(statement);
     if (rc != SQLITE_DONE) return Error(Failure());
-    const int n_keys = sqlite3_changes(database_);
-    SURETY_RETURN_IF_ERROR(Execute("PRAGMA wal_checkpoint(TRUNCATE)"));  // the key is gone from the log too
-    return n_keys;
+    return sqlite3_changes(database_);
   }
 
- private:
-  // The names of tenants and subjects do not stand in the log.
-  std::string NameOfKey(std::string_view tenant, std::string_view subject) const {
-    std::string bytes = master_;
-    AppendField(bytes, 1, tenant);
-    AppendField(bytes, 2, subject);
-    std::string name = HexOf(Sha256Of(std::as_bytes(std::span(bytes))));
-    OPENSSL_cleanse(bytes.data(), bytes.size());
-    return name;
-  }
-
-  Result<std::string> KeyFor(const std::string& name, bool make) {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = keys_.find(name); found != keys_.end()) return found->second;
-    SURETY_ASSIGN_OR_RETURN(std::optional<Sealed> wrapped, Load(name));
-    std::string key;
-    if (wrapped) {
-      auto opened = Decrypt(master_, name, *std::move(wrapped));
-      if (!opened) return Error(DataLossError("a key of the vault does not open with this master key"));
-      key = *std::move(opened);
-    } else if (!make) {
-      return Error(NotFoundError("the key of this text was erased"));
-    } else {
-      key = RandomText(kKeyBytes);
-      const auto sealed = key.empty() ? std::nullopt : Encrypt(master_, name, key);
-      if (!sealed) return Error(InternalError("no random bytes for a key"));
-      SURETY_RETURN_IF_ERROR(Save(name, *sealed));
-    }
-    if (keys_.size() >= kMaxCachedKeys) {
-      OPENSSL_cleanse(keys_.begin()->second.data(), kKeyBytes);
-      keys_.erase(keys_.begin());
-    }
-    keys_[name] = key;
-    return key;
-  }
-
-  Result<std::optional<Sealed>> Load(const std::string& name) {
+  // The write-ahead log holds copies of what was deleted. That it could not be emptied is a row, not an error.
+  Status Scrub() {
     sqlite3_stmt* statement = nullptr;
-    if (sqlite3_prepare_v2(database_, "SELECT nonce, data, tag FROM keys WHERE name=?1", -1, &statement, nullptr) !=
-        SQLITE_OK) {
-      return Error(Failure());
+    if (sqlite3_prepare_v2(database_, "PRAGMA wal_checkpoint(TRUNCATE)", -1, &statement, nullptr) != SQLITE_OK) {
+      return Failure();
     }
+    const int rc = sqlite3_step(statement);
+    const bool busy = rc == SQLITE_ROW && sqlite3_column_int(statement, 0) != 0;
+    const Status failed = rc == SQLITE_ROW || rc == SQLITE_DONE ? OkStatus() : Failure();
+    sqlite3_finalize(statement);
+    if (!busy) return failed;
+    return UnavailableError("the vault's database: the key is deleted, but another process reads the file, so its "
+                            "write-ahead log still holds the bytes; call again");
+  }
+
+  Result<std::optional<Sealed>> Load(const std::string& table, const std::string& name) {
+    sqlite3_stmt* statement = nullptr;
+    const std::string sql = "SELECT nonce, data, tag FROM " + table + " WHERE name=?1";
+    if (sqlite3_prepare_v2(database_, sql.c_str(), -1, &statement, nullptr) != SQLITE_OK) return Error(Failure());
     sqlite3_bind_text(statement, 1, name.c_str(), -1, SQLITE_TRANSIENT);
     const int rc = sqlite3_step(statement);
     std::optional<Sealed> out;
@@ -234,12 +412,10 @@ class Vault final : public PayloadVault {
     return out;
   }
 
-  Status Save(const std::string& name, const Sealed& sealed) {
+  Status Save(const std::string& table, const std::string& name, const Sealed& sealed) {
     sqlite3_stmt* statement = nullptr;
-    if (sqlite3_prepare_v2(database_, "INSERT INTO keys(name, nonce, data, tag) VALUES(?1, ?2, ?3, ?4)", -1, &statement,
-                           nullptr) != SQLITE_OK) {
-      return Failure();
-    }
+    const std::string sql = "INSERT INTO " + table + "(name, nonce, data, tag) VALUES(?1, ?2, ?3, ?4)";
+    if (sqlite3_prepare_v2(database_, sql.c_str(), -1, &statement, nullptr) != SQLITE_OK) return Failure();
     sqlite3_bind_text(statement, 1, name.c_str(), -1, SQLITE_TRANSIENT);
     int column = 2;
     for (const std::string* part : {&sealed.nonce, &sealed.data, &sealed.tag}) {
@@ -253,19 +429,24 @@ class Vault final : public PayloadVault {
   Status Execute(const char* sql) {
     return sqlite3_exec(database_, sql, nullptr, nullptr, nullptr) == SQLITE_OK ? OkStatus() : Failure();
   }
-  Status Failure() const { return IoError(std::string("the vault's database: ") + sqlite3_errmsg(database_)); }
+  Status Failure() const {
+    const int code = sqlite3_errcode(database_) & 0xff;
+    const std::string message = std::string("the vault's database: ") + sqlite3_errmsg(database_);
+    return code == SQLITE_BUSY || code == SQLITE_LOCKED ? UnavailableError(message) : IoError(message);
+  }
 
   std::mutex mutex_;
   sqlite3* database_;
-  std::string master_;
-  std::map<std::string, std::string> keys_;
+  VaultKey master_, names_;
+  std::map<std::string, VaultKey> keys_;
+  std::map<std::string, int> half_erased_;  // deleted, but their bytes were still in the write-ahead log
 };
 
 }  // namespace
 
 Result<std::unique_ptr<PayloadVault>> PayloadVault::Open(const std::string& database,
                                                          const std::string& master_key_file) {
-  SURETY_ASSIGN_OR_RETURN(std::string master, ReadMasterKey(master_key_file));
+  SURETY_RETURN_IF_ERROR(MakePrivateFile(database));
   sqlite3* handle = nullptr;
   const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX;
   if (sqlite3_open_v2(database.c_str(), &handle, flags, nullptr) != SQLITE_OK) {
@@ -273,8 +454,8 @@ Result<std::unique_ptr<PayloadVault>> PayloadVault::Open(const std::string& data
     sqlite3_close_v2(handle);
     return Error(IoError("'" + database + "': " + why));
   }
-  auto vault = std::make_unique<Vault>(handle, std::move(master));
-  SURETY_RETURN_IF_ERROR(vault->Prepare());
+  auto vault = std::make_unique<Vault>(handle);
+  SURETY_RETURN_IF_ERROR(vault->Prepare(master_key_file));
   return std::unique_ptr<PayloadVault>(std::move(vault));
 }
 

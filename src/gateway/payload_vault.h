@@ -4,7 +4,8 @@
 // AES-256-GCM with a random key for each (tenant, subject), itself kept in a SQLite file, wrapped by a master key that
 // lies in a file of its own, readable by its owner alone. The decision's id is authenticated with the text.
 // Threads: any. Owns: its connection and an in-memory copy of keys in use. Errors: kNotFound: the key was erased;
-// kDataLoss: a changed text, another decision's, or a wrong master key; kIoError.
+// kDataLoss: a changed text, another decision's, or a wrong master key; kUnavailable: another process has the database;
+// kIoError.
 // Source: NIST SP 800-38D (GCM), SP 800-88 (cryptographic erase).
 #pragma once
 
@@ -20,15 +21,17 @@ namespace surety::gateway {
 
 class PayloadVault {
  public:
-  // Makes both files where they are not there. A master key that is there but is none is kDataLoss, never replaced.
+  // Makes both files, readable by their owner alone, where neither is there. A master key that is there but is none, or
+  // another vault's, is kDataLoss, never replaced; one that is missing beside a vault in use is kFailedPrecondition.
   static Result<std::unique_ptr<PayloadVault>> Open(const std::string& database, const std::string& master_key_file);
   virtual ~PayloadVault() = default;
 
-  // {"key", "nonce", "data", "tag"}, hex.
+  // {"key", "nonce", "tag", "data", "coding"}: hex, and `data` as `coding` says (base64; without it hex).
   virtual Result<boost::json::object> Seal(std::string_view tenant, std::string_view subject, std::string_view decision,
                                            std::string_view text) = 0;
   virtual Result<std::string> Unseal(const boost::json::object& sealed, std::string_view decision) = 0;
-  // Destroys the subject's key: how many keys there were (0 or 1).
+  // Destroys the subject's key: how many there were. Again after kUnavailable: then bytes of a deleted key may still
+  // stand in the database's write-ahead log; the count is of both calls.
   virtual Result<int> Erase(std::string_view tenant, std::string_view subject) = 0;
 };
 

@@ -1,12 +1,22 @@
 #include "gateway/sql_pool.h"
 
+#include <chrono>
+
 namespace surety::gateway {
+namespace {
+
+constexpr std::chrono::seconds kMaxWait(10);  // a database that hangs holds up no more than that
+
+}  // namespace
 
 SqlPool::SqlPool(std::unique_ptr<SqlSource> source) : source_(std::move(source)) {}
 
 Result<std::unique_ptr<SqlConnection>> SqlPool::Take() {
   std::unique_lock lock(mutex_);
-  returned_.wait(lock, [this] { return !idle_.empty() || n_open_ < source_->max_connections(); });
+  const auto there = [this] { return !idle_.empty() || n_open_ < source_->max_connections(); };
+  if (!returned_.wait_for(lock, kMaxWait, there)) {
+    return Error(UnavailableError(source_->name() + ": all connections are busy; try again"));
+  }
   if (!idle_.empty()) {
     auto connection = std::move(idle_.back());
     idle_.pop_back();

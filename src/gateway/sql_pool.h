@@ -1,8 +1,8 @@
 // Connections to one database, taken for a transaction and given back; a lost one is replaced.
 //
-// Threads: any; Run waits while all connections are in use. Owns: the connections. Errors: those of the work and of the
-// connection. A connection found dead at a transaction's beginning is made again, once; one lost later is
-// kUnavailable: nothing was committed, unless the message says that this is unknown.
+// Threads: any; Run waits while all connections are in use, 10 s at most (then kUnavailable). Owns: the connections.
+// Errors: those of the work and of the connection. A connection found dead at a transaction's beginning is made again,
+// once; one lost later is kUnavailable: nothing was committed, unless the message says that this is unknown.
 #pragma once
 
 #include <condition_variable>

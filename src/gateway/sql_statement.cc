@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 
 #include <boost/json.hpp>
 
@@ -114,11 +115,36 @@ bool IsPostgres(std::string_view database) {
   return database.starts_with("postgresql://") || database.starts_with("postgres://");
 }
 
+Result<std::string> DatabaseOf(const std::string& database) {
+  constexpr std::string_view kPrefix = "os.environ/";
+  if (!database.starts_with(kPrefix)) return database;
+  const std::string name = database.substr(kPrefix.size());
+  const char* value = std::getenv(name.c_str());
+  if (value != nullptr && *value != '\0') return std::string(value);
+  return Error(FailedPreconditionError("its database stands in the environment variable '" + name +
+                                       "', which is not set"));
+}
+
+std::string ShownDatabase(std::string_view database) {
+  std::string shown(database);
+  if (!IsPostgres(database)) return shown;
+  const size_t user = shown.find("//") + 2, end = std::min(shown.find_first_of("/?", user), shown.size());
+  const size_t at = shown.rfind('@', end), colon = shown.find(':', user);
+  if (at != std::string::npos && at > user && colon < at) shown.replace(colon + 1, at - colon - 1, "***");
+  constexpr std::string_view kKey = "password=";  // and sslpassword=
+  for (size_t key = shown.find(kKey); key != std::string::npos; key = shown.find(kKey, key + kKey.size())) {
+    const size_t value = key + kKey.size();
+    shown.replace(value, std::min(shown.find('&', value), shown.size()) - value, "***");
+  }
+  return shown;
+}
+
 Status CheckSqlTool(const ToolSpec& spec) {
   SURETY_ASSIGN_OR_RETURN(const SqlStatement statement, ReadSqlStatement(spec.query));
   const std::string& word = statement.first_word;
   const bool read = spec.kind == ToolSpec::Kind::kRead;
   if (spec.database.empty()) return InvalidArgumentError("a database is missing");
+  if (IsPostgres(spec.database)) SURETY_RETURN_IF_ERROR(CheckPostgresAddress(spec.database));
   if (read && word != "SELECT" && word != "WITH") {
     return InvalidArgumentError("a read begins with SELECT or WITH, not with " + word);
   }

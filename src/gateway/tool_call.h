@@ -18,6 +18,7 @@
 #include <boost/json/value.hpp>
 
 #include "base/status.h"
+#include "gateway/http_access.h"
 #include "gateway/policy.h"
 #include "gateway/tools.h"
 
@@ -27,6 +28,7 @@ inline constexpr size_t kMaxToolBytes = 1 << 20;  // of a result
 
 struct ToolCall {
   ToolSpec spec;
+  HttpCredentials credentials;     // kHttp
   ToolArguments arguments;         // exactly those that the spec lists and the caller has
   std::string directory;           // that a database's name is relative to
   std::string idempotency_key;     // of writes
@@ -58,6 +60,10 @@ Status CheckSqlTool(const ToolSpec& spec);
 Status CheckCommandTool(const ToolSpec& spec);
 
 bool IsPostgres(std::string_view database);
+Status CheckPostgresAddress(const std::string& address);
+// A `database` that is os.environ/NAME, as that variable's value; kFailedPrecondition where it is not set.
+Result<std::string> DatabaseOf(const std::string& database);
+std::string ShownDatabase(std::string_view database);  // with *** for its password
 
 // A statement with its named parameters (:name) as $1, $2, ...; texts, quoted names and comments are passed over.
 struct SqlStatement {

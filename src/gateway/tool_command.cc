@@ -1,6 +1,7 @@
 // Tools that are programs of this machine: an absolute path, no shell, no environment, no open files but the standard
 // ones, arguments as one JSON object on standard input, the result as one on standard output. The program has a process
-// group of its own, which is killed at the deadline, when it writes too much, and when the program itself has ended.
+// group of its own, which is killed at the deadline, when it writes too much, and when the program itself has ended. A
+// child that leaves the group (setsid) is not reached: a program that starts such ones must end them itself.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
 // Tools over PostgreSQL. Reads run in a READ ONLY transaction, which is never committed; a write is one statement that
-// commits by itself. Arguments go apart from the statement, as texts whose types the server infers.
+// commits by itself. Arguments go apart from the statement, as texts whose types the server infers. Rows are taken one
+// by one, so that of a result beyond the limits no more than that is held.
 #include <libpq-fe.h>
 #include <poll.h>
 
@@ -28,6 +29,13 @@ struct PostgresClose {
 using Postgres = std::unique_ptr<PGconn, PostgresClose>;
 using PostgresResult = std::unique_ptr<PGresult, PostgresClose>;
 
+// What a result may have: the rows of a read that is larger are not waited for, those of a write not kept.
+struct PostgresTable {
+  json::array rows;
+  size_t n_bytes = 0, n_rows = 0;
+  Status fault;
+};
+
 std::string OneLineOf(const char* message) {
   std::string text = message == nullptr ? "" : message;
   std::ranges::replace(text, '\n', ' ');
@@ -44,14 +52,29 @@ Status WaitForSocket(const ToolCall& call, PGconn* connection, short events) {
   }
 }
 
+bool ReadPostgresAddress(const std::string& address) {
+  char* message = nullptr;
+  PQconninfoOption* options = PQconninfoParse(address.c_str(), &message);
+  PQfreemem(message);  // it may quote a part of the password
+  PQconninfoFree(options);
+  return options != nullptr;
+}
+
 Result<Postgres> ConnectPostgres(const ToolCall& call) {
   const char* const names[] = {"dbname", "application_name", "client_encoding", nullptr};
   const char* const values[] = {call.spec.database.c_str(), "surety", "UTF8", nullptr};
   Postgres connection(PQconnectStartParams(names, values, 1));
   if (connection == nullptr) return Error(UnavailableError("no memory for a connection"));
-  // Messages of libpq may repeat parts of the address, but not its password.
+  // Messages of libpq and of the server may repeat parts of the address.
   const auto failed = [&] {
-    return Error(UnavailableError("connecting: " + OneLineOf(PQerrorMessage(connection.get()))));
+    std::string message = OneLineOf(PQerrorMessage(connection.get()));
+    if (!ReadPostgresAddress(call.spec.database)) message = "the address cannot be read";
+    const char* password = PQpass(connection.get());
+    const std::string_view secret = password == nullptr ? "" : password;
+    for (size_t at = 0; !secret.empty() && (at = message.find(secret, at)) != std::string::npos; at += 3) {
+      message.replace(at, secret.size(), "***");
+    }
+    return Error(UnavailableError("connecting: " + message));
   };
   if (PQstatus(connection.get()) == CONNECTION_BAD) return failed();
   PostgresPollingStatusType state = PGRES_POLLING_WRITING;
@@ -65,8 +88,14 @@ Result<Postgres> ConnectPostgres(const ToolCall& call) {
   return connection;
 }
 
-// All results of what was sent; the last is given.
-Result<PostgresResult> AwaitPostgres(const ToolCall& call, PGconn* connection) {
+bool TooLarge(const PostgresTable& table) {
+  return table.n_bytes > kMaxToolBytes || table.n_rows > kMaxPostgresRows;
+}
+
+void TakePostgresRow(const PGresult* result, PostgresTable& table);
+
+// All results of what was sent; the last is given. Rows that come one by one go to `table`.
+Result<PostgresResult> AwaitPostgres(const ToolCall& call, PGconn* connection, PostgresTable* table = nullptr) {
   while (true) {
     const int left = PQflush(connection);
     if (left < 0) return Error(UnavailableError("sending: " + OneLineOf(PQerrorMessage(connection))));
@@ -86,6 +115,11 @@ Result<PostgresResult> AwaitPostgres(const ToolCall& call, PGconn* connection) {
     if (result == nullptr) break;
     last = std::move(result);
     const ExecStatusType status = PQresultStatus(last.get());
+    if (status == PGRES_SINGLE_TUPLE && table != nullptr) {
+      TakePostgresRow(last.get(), *table);
+      // Nobody reads the rest: the server's query ends with the connection.
+      if (TooLarge(*table) && call.spec.kind == ToolSpec::Kind::kRead) return last;
+    }
     if (status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH) break;
   }
   if (last == nullptr) return Error(UnavailableError("no result came"));
@@ -95,12 +129,17 @@ Result<PostgresResult> AwaitPostgres(const ToolCall& call, PGconn* connection) {
 // A result that is an error, as a status. `answered`: the server itself says so, so the statement is undone.
 Status PostgresFailure(const ToolCall& call, const PGresult* result, bool& answered) {
   const ExecStatusType status = PQresultStatus(result);
-  if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK) return OkStatus();
+  if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK || status == PGRES_SINGLE_TUPLE) return OkStatus();
   const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
   const std::string_view code = state == nullptr ? "" : state;
-  answered = code.size() == 5;
+  // Of these the server does not know itself what became of the statement: the connection, its shutdown or crash, and
+  // a completion that is unknown.
+  const bool in_doubt = code.starts_with("08") || code.starts_with("57P") || code == "40003";
+  answered = code.size() == 5 && !in_doubt;
   if (code == "57014") return ToolLate(call);  // statement_timeout
-  const std::string message = "the query: " + OneLineOf(PQresultErrorMessage(result));
+  // The primary message alone: details of some errors hold the contents of rows.
+  const char* primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+  const std::string message = "the query: " + OneLineOf(primary == nullptr ? PQresultErrorMessage(result) : primary);
   // Classes of what the statement or its arguments are wrong in: data, constraint, read-only transaction, syntax.
   for (const std::string_view ours : {"22", "23", "25", "42", "0A"}) {
     if (code.starts_with(ours)) return InvalidArgumentError(message);
@@ -140,28 +179,34 @@ Result<json::value> PostgresCell(const PGresult* result, int row, int column) {
   }
 }
 
-Result<json::value> PostgresRows(const PGresult* result) {
-  const int n_columns = PQnfields(result), n_rows = PQntuples(result);
+void TakePostgresRow(const PGresult* result, PostgresTable& table) {
+  ++table.n_rows;
+  for (int i = 0; i < PQnfields(result); ++i) table.n_bytes += static_cast<size_t>(PQgetlength(result, 0, i));
+  if (TooLarge(table)) table.rows.clear();
+  if (TooLarge(table) || !table.fault.ok()) return;
+  json::object row;
+  for (int i = 0; i < PQnfields(result); ++i) {
+    auto cell = PostgresCell(result, 0, i);
+    if (!cell) {
+      table.fault = cell.error();
+      return;
+    }
+    row[PQfname(result, i)] = *std::move(cell);
+  }
+  table.rows.push_back(std::move(row));
+}
+
+// `last`: the end of the rows, or the one at which they became too many.
+Result<json::value> PostgresRows(const PGresult* last, PostgresTable table) {
+  if (TooLarge(table)) return Error(InvalidArgumentError("the result has more than 1000 rows or 1 MiB"));
   std::set<std::string> names;
-  for (int i = 0; i < n_columns; ++i) {
-    if (!names.insert(PQfname(result, i)).second) {
-      return Error(InvalidArgumentError(std::string("two columns have the name '") + PQfname(result, i) + "'"));
+  for (int i = 0; i < PQnfields(last); ++i) {
+    if (!names.insert(PQfname(last, i)).second) {
+      return Error(InvalidArgumentError(std::string("two columns have the name '") + PQfname(last, i) + "'"));
     }
   }
-  size_t n_bytes = 0;
-  json::array rows;
-  for (int r = 0; r < n_rows; ++r) {
-    json::object row;
-    for (int i = 0; i < n_columns; ++i) {
-      n_bytes += static_cast<size_t>(PQgetlength(result, r, i));
-      SURETY_ASSIGN_OR_RETURN(row[PQfname(result, i)], PostgresCell(result, r, i));
-    }
-    rows.push_back(std::move(row));
-    if (n_bytes > kMaxToolBytes || r >= kMaxPostgresRows) {
-      return Error(InvalidArgumentError("the result has more than 1000 rows or 1 MiB"));
-    }
-  }
-  return RowsValue(std::move(rows));
+  if (!table.fault.ok()) return Error(table.fault);
+  return RowsValue(std::move(table.rows));
 }
 
 Status BeginPostgres(const ToolCall& call, PGconn* connection) {
@@ -178,6 +223,12 @@ Status BeginPostgres(const ToolCall& call, PGconn* connection) {
 }
 
 }  // namespace
+
+Status CheckPostgresAddress(const std::string& address) {
+  if (ReadPostgresAddress(address)) return OkStatus();
+  return InvalidArgumentError("its database's address cannot be read (it is not shown, as it may hold a password); its "
+                              "form is postgresql://user:password@host:port/database");
+}
 
 ToolOutcome CallPostgresTool(const ToolCall& call) {
   ToolOutcome outcome;
@@ -210,7 +261,9 @@ ToolOutcome CallPostgresTool(const ToolCall& call) {
                         nullptr, nullptr, 0) != 1) {
     return failed(UnavailableError("sending: " + OneLineOf(PQerrorMessage(connection))));
   }
-  const Result<PostgresResult> result = AwaitPostgres(call, connection);
+  (void)PQsetSingleRowMode(connection);
+  PostgresTable table;
+  const Result<PostgresResult> result = AwaitPostgres(call, connection, &table);
   if (!result) return failed(result.error());
   bool answered = false;
   if (Status failure = PostgresFailure(call, result->get(), answered); !failure.ok()) {
@@ -222,7 +275,7 @@ ToolOutcome CallPostgresTool(const ToolCall& call) {
     const std::string_view changed = PQcmdTuples(result->get());
     outcome.value = json::object{{"changed", changed.empty() ? json::value(0) : NumericValue(changed)}};
   } else {
-    outcome.value = PostgresRows(result->get());
+    outcome.value = PostgresRows(result->get(), std::move(table));
   }
   return outcome;
 }

@@ -5,6 +5,7 @@
 #include <pwd.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -151,6 +152,35 @@ TEST_F(ToolPostgresTest, ArgumentsAreBoundAndReadsChangeNothing) {
   EXPECT_EQ(PostgresText(Write("INSERT INTO cases VALUES (:idempotency_key, 1) RETURNING id")), R"({"id":"key-1"})");
 }
 
+TEST_F(ToolPostgresTest, DetailsWithContentsOfRowsAreInNoMessage) {
+  ASSERT_EQ(PostgresText(Write("CREATE TABLE people(name text PRIMARY KEY)")), R"({"changed":0})");
+  ASSERT_EQ(PostgresText(Write("INSERT INTO people VALUES (:name)", {{"name", "MARKER-77"}})), R"({"changed":1})");
+  const std::string twice = PostgresText(Write("INSERT INTO people VALUES (:name)", {{"name", "MARKER-77"}}));
+  EXPECT_THAT(twice, HasSubstr("duplicate key"));
+  EXPECT_THAT(twice, ::testing::Not(HasSubstr("MARKER-77")));
+}
+
+// What a query would give is far more than this process may hold.
+TEST_F(ToolPostgresTest, OfALargeResultNoMoreThanTheLimitIsHeld) {
+  const auto peak_kib = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+  };
+  (void)Ask("SELECT 1 AS x");
+  const int64_t before = peak_kib();
+  EXPECT_THAT(Ask("SELECT repeat('x', 10000) AS x FROM generate_series(1, 30000)"), HasSubstr("1 MiB"));
+  ASSERT_EQ(PostgresText(Write("CREATE TABLE many(x text)")), R"({"changed":0})");
+  const ToolOutcome written =
+      Write("INSERT INTO many SELECT repeat('x', 10000) FROM generate_series(1, 20000) RETURNING x", {}, 60'000);
+  EXPECT_THAT(PostgresText(written), HasSubstr("1 MiB"));
+  EXPECT_EQ(written.effect, ToolEffect::kDone);
+  EXPECT_EQ(Ask("SELECT count(*) AS n FROM many"), R"({"n":20000})");
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // what was freed stays in quarantine there
+  EXPECT_LT(peak_kib() - before, 100 << 10);
+#endif
+}
+
 TEST_F(ToolPostgresTest, SlowQueriesEndAtTheDeadlineOnBothSides) {
   const int64_t begun = Clock::Real().NowNanos();
   const ToolOutcome read = CallPostgresTool(PostgresCall(Database(), "SELECT pg_sleep(30) AS x", {}, 300));
@@ -164,6 +194,34 @@ TEST_F(ToolPostgresTest, SlowQueriesEndAtTheDeadlineOnBothSides) {
   }
   EXPECT_EQ(Ask("SELECT count(*) AS n FROM pg_stat_activity WHERE query LIKE '%pg_sleep(30)%' AND"
                 " pid <> pg_backend_pid() AND state = 'active'"), R"({"n":0})") << "the server has stopped it";
+}
+
+TEST(ToolPostgresAwayTest, NoPartOfAPasswordReachesAMessage) {
+  for (const char* bad : {"postgresql://u:se%zzcret@h/x", "postgresql://u:secret@[h/x",
+                          "postgresql://h/x?password=secret&nothing=1"}) {
+    ToolSpec spec = PostgresCall(bad, "SELECT 1").spec;
+    const Status checked = CheckSqlTool(spec);
+    EXPECT_EQ(checked.code(), StatusCode::kInvalidArgument) << bad;
+    EXPECT_THAT(checked.message() + PostgresText(CallPostgresTool(PostgresCall(bad, "SELECT 1"))),
+                ::testing::Not(HasSubstr("cret"))) << bad;
+  }
+  EXPECT_TRUE(CheckSqlTool(PostgresCall("postgresql://u:secret@h/x", "SELECT 1").spec).ok());
+  EXPECT_EQ(ShownDatabase("postgresql://u:secret@h:5/x"), "postgresql://u:***@h:5/x");
+  EXPECT_EQ(ShownDatabase("postgresql://u:se@cret@h/x"), "postgresql://u:***@h/x");
+  EXPECT_EQ(ShownDatabase("postgresql://h/x?password=secret&sslpassword=secret"),
+            "postgresql://h/x?password=***&sslpassword=***");
+  EXPECT_EQ(ShownDatabase("postgresql://u@h/x"), "postgresql://u@h/x");
+  EXPECT_EQ(ShownDatabase("cases.db"), "cases.db");
+}
+
+TEST(ToolPostgresAwayTest, ADatabaseMayStandInAVariable) {
+  ::setenv("SURETY_TEST_DATABASE", "postgresql://u:secret@h/x", 1);
+  EXPECT_EQ(DatabaseOf("os.environ/SURETY_TEST_DATABASE").value(), "postgresql://u:secret@h/x");
+  ::unsetenv("SURETY_TEST_DATABASE");
+  const auto missing = DatabaseOf("os.environ/SURETY_TEST_DATABASE");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(DatabaseOf("cases.db").value(), "cases.db");
 }
 
 TEST(ToolPostgresAwayTest, NoServerIsUnavailableAndASilentOneLate) {

@@ -175,7 +175,8 @@ ToolOutcome CallSqliteTool(const ToolCall& call) {
   if (write) {
     if (sqlite3_column_count(prepared) == 0) value = json::object{{"changed", sqlite3_changes(database)}};
     (void)sqlite3_reset(prepared);
-    if (sqlite3_exec(database, "COMMIT", nullptr, nullptr, nullptr) != SQLITE_OK) {
+    if (const int done = sqlite3_exec(database, "COMMIT", nullptr, nullptr, nullptr); done != SQLITE_OK) {
+      if ((done & 0xff) == SQLITE_IOERR) outcome.effect = ToolEffect::kUnknown;  // what reached the disk is not known
       return failed(SqliteFailure(call, database, "committing"));
     }
   }

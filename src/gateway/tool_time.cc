@@ -17,7 +17,10 @@ Result<int64_t> ObservedAt(const boost::json::value& result, int64_t otherwise_n
   const auto in_context = [](Status status) { return Error(status.WithContext("observed_at")); };
   if (value->is_string()) {
     Result<int64_t> instant = ParseInstant(std::string_view(value->get_string()));
-    return instant ? instant : in_context(instant.error());
+    if (!instant) return in_context(instant.error());
+    // Ages are differences: of instants since the epoch they fit 64 bits, and no system observed anything before it.
+    if (*instant < 0) return in_context(InvalidArgumentError("is before 1970"));
+    return instant;
   }
   const double seconds = value->is_number() ? value->to_number<double>() : -1;
   if (!(seconds >= 0 && seconds < 9.2e9)) return in_context(InvalidArgumentError("is neither an instant nor seconds"));

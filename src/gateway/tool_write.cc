@@ -7,15 +7,12 @@
 #include <boost/json.hpp>
 
 #include "base/hash.h"
-#include "gateway/strict_json.h"
 #include "gateway/tool_time.h"
 
 namespace surety::gateway {
 namespace {
 
 namespace json = boost::json;
-
-constexpr size_t kMaxRecordedBytes = 64 << 10;
 
 std::string FoldedName(std::string_view name) {
   while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
@@ -64,25 +61,20 @@ json::object OutcomeBody(const ToolWriteRequest& request, const std::string& key
                     {"state", StateName(effect)},
                     {"code", StatusCodeName(result.status.code())},
                     {"latency_ns", result.latency_ns}};
-  if (!result.status.ok()) body["message"] = result.status.message();
+  // Neither the value nor a message: both may hold a customer's data, and the log can never change.
   if (effect != ToolEffect::kDone || !result.status.ok()) return body;
   body["digest"] = result.digest;
   body["observed_at_ns"] = result.observed_at_ns;
-  std::string text = CanonicalJson(result.value);  // as a text: its numbers keep their digits through every reader
-  if (text.size() <= kMaxRecordedBytes) body["value"] = std::move(text);
   return body;
 }
 
-// What was recorded, as the call gave it.
+// What was recorded: how the call ended, and its result's digest.
 ToolResult Recorded(const std::string& tool, const json::object& body) {
   ToolResult result;
   result.tool = tool;
   const StatusCode code = CodeNamed(RowText(body, "code"));
-  if (code != StatusCode::kOk) result.status = Status(code, std::string(RowText(body, "message")));
-  if (code == StatusCode::kOk) {
-    Result<json::value> value = ParseStrictJson(RowText(body, "value"));
-    result.value = value ? *std::move(value) : json::value(json::object());  // it was too long to be recorded
-  }
+  if (code != StatusCode::kOk) result.status = Status(code, tool + ": as recorded");
+  result.value = json::object();
   result.digest = RowText(body, "digest");
   const auto whole = [&](std::string_view name) {
     const json::value* value = body.if_contains(name);

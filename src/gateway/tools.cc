@@ -36,8 +36,10 @@ struct PendingTool {
 
 class PoolToolRunner : public ToolRunner {
  public:
-  PoolToolRunner(std::map<std::string, ToolSpec> tools, std::string directory, const Clock& clock)
-      : tools_(std::move(tools)), directory_(std::move(directory)), clock_(clock) {}
+  PoolToolRunner(std::map<std::string, ToolSpec> tools, std::map<std::string, HttpCredentials> credentials,
+                 std::string directory, const Clock& clock)
+      : tools_(std::move(tools)), credentials_(std::move(credentials)), directory_(std::move(directory)),
+        clock_(clock) {}
 
   ~PoolToolRunner() override {
     const std::lock_guard lock(mutex_);
@@ -122,6 +124,9 @@ class PoolToolRunner : public ToolRunner {
     auto pending = std::make_shared<PendingTool>();
     pending->call.spec = spec;
     pending->call.directory = directory_;
+    if (const auto found = credentials_.find(spec.name); found != credentials_.end()) {
+      pending->call.credentials = found->second;
+    }
     pending->call.idempotency_key = key;
     for (const std::string& name : spec.arguments) {
       if (const auto found = arguments.find(name); found != arguments.end()) pending->call.arguments.insert(*found);
@@ -172,6 +177,8 @@ class PoolToolRunner : public ToolRunner {
     const Result<int64_t> observed = ObservedAt(result.value, clock_.WallNanos());
     if (observed) {
       result.observed_at_ns = *observed;
+    } else if (pending.call.spec.kind == ToolSpec::Kind::kWrite) {
+      result.observed_at_ns = clock_.WallNanos();   // done is done
     } else {
       result.status = observed.error().WithContext(result.tool);
     }
@@ -179,6 +186,7 @@ class PoolToolRunner : public ToolRunner {
   }
 
   const std::map<std::string, ToolSpec> tools_;
+  const std::map<std::string, HttpCredentials> credentials_;   // by tool
   const std::string directory_;
   const Clock& clock_;
   std::mutex mutex_;
@@ -209,12 +217,18 @@ Result<json::value> ParseToolObject(std::string_view text) {
 }
 
 ToolOutcome CallTool(const ToolCall& call) {
+  ToolOutcome outcome;
   switch (call.spec.by) {
-    case ToolSpec::By::kHttp: return CallHttpTool(call);
-    case ToolSpec::By::kSql: return IsPostgres(call.spec.database) ? CallPostgresTool(call) : CallSqliteTool(call);
-    case ToolSpec::By::kCommand: return CallCommandTool(call);
+    case ToolSpec::By::kHttp: outcome = CallHttpTool(call); break;
+    case ToolSpec::By::kSql:
+      outcome = IsPostgres(call.spec.database) ? CallPostgresTool(call) : CallSqliteTool(call);
+      break;
+    case ToolSpec::By::kCommand: outcome = CallCommandTool(call); break;
   }
-  return {};
+  // What was done is done, whatever was said of it: "204 No Content" and "OK" are answers too.
+  const bool write = call.spec.kind == ToolSpec::Kind::kWrite;
+  if (write && outcome.effect == ToolEffect::kDone && !outcome.value) outcome.value = json::object();
+  return outcome;
 }
 
 Status CheckTool(const ToolSpec& spec) {
@@ -232,9 +246,19 @@ Result<std::unique_ptr<ToolRunner>> ToolRunner::Make(const Policy& policy, const
   std::map<std::string, ToolSpec> tools = policy.tools;
   for (auto& [name, spec] : tools) {
     spec.name = name;
+    auto database = DatabaseOf(spec.database);
+    if (!database) return Error(database.error().WithContext("tool '" + name + "'"));
+    spec.database = *std::move(database);
     SURETY_RETURN_IF_ERROR(CheckTool(spec).WithContext("tool '" + name + "'"));
   }
-  return std::make_unique<PoolToolRunner>(std::move(tools), directory, clock);
+  std::map<std::string, HttpCredentials> credentials;
+  for (const auto& [name, spec] : tools) {
+    if (spec.by != ToolSpec::By::kHttp) continue;
+    auto read = ReadCredentials(spec.access, directory);
+    if (!read) return Error(read.error().WithContext("tool '" + name + "'"));
+    credentials.emplace(name, *std::move(read));
+  }
+  return std::make_unique<PoolToolRunner>(std::move(tools), std::move(credentials), directory, clock);
 }
 
 std::string StaleResult(const Policy& policy, const std::vector<ToolResult>& results, int64_t now_wall_ns) {

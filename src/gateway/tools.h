@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,11 +42,13 @@ class ToolRunner {
                            AuditLog& audit) = 0;
 };
 
-// The invariants that the results violate. A condition over a result that is missing does not hold, and its requirement
-// does not either: a `when` that holds with an unknown `require` is a conflict. kInvalidArgument for an expression that
+// The invariants that the results violate. What cannot be told counts against the results: a `when` that is unknown (a
+// result or field is missing) and a `require` that is not true are conflicts. kInvalidArgument for an expression that
 // does not parse (the reader has checked them).
 Result<std::vector<Conflict>> FindConflicts(const std::vector<InvariantSpec>& invariants,
                                             const std::vector<ToolResult>& results);
+// The tools that an expression looks at.
+Result<std::set<std::string>> ToolsOfInvariant(std::string_view expression);
 Status CheckInvariantExpression(std::string_view expression, const std::map<std::string, ToolSpec>& tools);
 
 // Results older than their tool's fresh_ns, or too far apart, as an error text; empty: none.
