@@ -16,6 +16,7 @@ namespace {
 // Any thread may take the signal. Without a lock, so a handler may touch them.
 std::atomic<int> g_interrupts{0};
 std::atomic<bool> g_terminated{false};
+std::atomic<bool> g_reload{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 int g_descriptor = -1;  // an eventfd
@@ -26,6 +27,14 @@ void OnSignal(int signal_number) {
   if (++g_interrupts >= 3) _exit(kExitInterrupted);
   const uint64_t one = 1;
   if (write(g_descriptor, &one, sizeof(one)) < 0) errno = 0;  // full: whoever waits is woken already
+  errno = error;
+}
+
+void OnReload(int) {
+  const int error = errno;
+  g_reload = true;
+  const uint64_t one = 1;
+  if (write(g_descriptor, &one, sizeof(one)) < 0) errno = 0;
   errno = error;
 }
 
@@ -40,6 +49,16 @@ void InstallInterruptHandlers() {
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
 }
+
+void InstallReloadHandler() {
+  struct sigaction action = {};
+  action.sa_handler = OnReload;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGHUP, &action, nullptr);
+}
+
+bool TakeReload() { return g_reload.exchange(false); }
 
 bool Interrupted() { return g_interrupts > 0; }
 bool Terminated() { return g_terminated; }

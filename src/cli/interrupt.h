@@ -15,6 +15,11 @@ bool Terminated();
 // The interrupt has been answered.
 void ClearInterrupt();
 
+// From now on SIGHUP asks for a reload, instead of ending the process; it wakes InterruptDescriptor() too.
+void InstallReloadHandler();
+// True once for each time that SIGHUP came since it was asked; several that came close together are one.
+bool TakeReload();
+
 // Becomes readable on an interrupt, for poll beside what is waited for: one that comes between a look at Interrupted()
 // and the poll is not missed. Look at Interrupted() before each poll. -1 if the system has none to give.
 int InterruptDescriptor();

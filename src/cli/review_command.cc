@@ -97,6 +97,7 @@ class ReviewCommand final : public ReviewBase {
                                               "edit, approve, reject, release or stats"));
     }
     LineReader lines;
+    bool interrupted = false;
     ReviewDesk desk;
     const ReviewClient client = Client();
     desk.call = [&](const gateway::ReviewCall& call) { return client.Call(call); };
@@ -107,7 +108,9 @@ class ReviewCommand final : public ReviewBase {
     desk.ask = [&](std::string_view prompt) -> std::optional<std::string> {
       desk.print(prompt);
       std::string line;
-      const bool got = lines.Next(line) == LineOutcome::kLine;
+      const LineOutcome outcome = lines.Next(line);
+      const bool got = outcome == LineOutcome::kLine;
+      interrupted = outcome == LineOutcome::kInterrupted;  // of the last question: one before goes back to its ticket
       if (Interrupted() && !Terminated()) ClearInterrupt();  // so that the ticket can still be released
       return got ? std::optional(line) : std::nullopt;
     };
@@ -115,7 +118,8 @@ class ReviewCommand final : public ReviewBase {
     ReviewSession session(desk, queue_);
     const Status status = session.Run();
     if (session.n_decided() > 0) Print("{} decided.\n", session.n_decided());
-    return status.ok() ? kExitOk : ReportFailure(status);
+    if (!status.ok()) return ReportFailure(status);
+    return interrupted ? kExitInterrupted : kExitOk;
   }
 
  private:

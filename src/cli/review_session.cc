@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include <boost/json.hpp>
 #include <fmt/format.h>
@@ -32,7 +33,7 @@ bool ConcernsOneTicket(const Status& status) {
 
 // The oldest free one that was not skipped and that the server gives this person.
 Result<std::optional<json::object>> ReviewSession::TakeNext() {
-  gateway::ReviewCall list{"list", {{"state", "open"}, {"limit", kReviewListed}}};
+  gateway::ReviewCall list{"free", {{"limit", kReviewListed}}};
   if (!queue_.empty()) list.arguments["queue"] = queue_;
   SURETY_ASSIGN_OR_RETURN(const json::object answer, desk_.call(list));
   const json::value* data = answer.if_contains("data");
@@ -41,7 +42,7 @@ Result<std::optional<json::object>> ReviewSession::TakeNext() {
     if (!entry.is_object()) continue;
     const json::object& ticket = entry.as_object();
     const std::string id = TextOf(ticket, "id");
-    if (skipped_.contains(id) || !TextOf(ticket, "leased_by").empty()) continue;
+    if (skipped_.contains(id)) continue;
     auto leased = desk_.call({"lease", {{"id", id}, {"version", WholeOf(ticket, "version")}}});
     if (leased) return *std::move(leased);
     if (!ConcernsOneTicket(leased.error())) return Error(leased.error());
@@ -183,8 +184,8 @@ Result<std::string> EditInEditor(const std::string& text) {
     return edited;
   };
   auto edited = work();
-  (void)unlink(path.c_str());
-  (void)rmdir(folder.c_str());
+  std::error_code ignored;  // whole: editors leave backups and swap files
+  std::filesystem::remove_all(folder, ignored);
   return edited;
 }
 

@@ -152,6 +152,9 @@ TEST(ReviewEditorTest, TheEditorsTextComesBackAndNothingStays) {
   setenv("EDITOR", "echo >>", 1);  // ends the file with a newline that nobody wrote
   EXPECT_EQ(EditInEditor("text").value(), "text");
   EXPECT_EQ(EditInEditor("text\n").value(), "text\n\n");
+  setenv("EDITOR", "sh -c 'cp \"$1\" \"$1~\"; mkdir \"$1.d\"; cp \"$1\" \"$1.d/swap\"' sh", 1);  // leaves backups
+  EXPECT_EQ(EditInEditor("text").value(), "text");
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
   setenv("EDITOR", "false", 1);
   EXPECT_FALSE(EditInEditor("text"));
   unsetenv("EDITOR");

@@ -409,12 +409,26 @@ void CaseBeforeDecide(const std::string& database) {
   EXPECT_EQ(t.votes, (std::vector<int64_t>{seen[2].ticket.version, seen[3].ticket.version}));
 }
 
+void CaseDecidedSince(const std::string& database) {
+  CaseStore s(database);
+  EXPECT_TRUE(s.store->DecidedSince(0).value().empty());
+  (void)s.Made("dec_open");
+  const Ticket first = s.Approved("ann", s.Leased("ann", s.Made("dec_2"))).value();
+  s.clock.SleepNanos(1000);
+  const Ticket taken = s.Leased("ann", s.Made("dec_1"));
+  ASSERT_TRUE(s.store->Reject(ReviewPerson("ann"), taken.id, taken.version, "no", "").has_value());
+  using Decisions = std::vector<std::string>;
+  EXPECT_EQ(s.store->DecidedSince(0).value(), (Decisions{"dec_2", "dec_1"}));
+  EXPECT_EQ(s.store->DecidedSince(first.decided_ns).value(), (Decisions{"dec_2", "dec_1"}));
+  EXPECT_EQ(s.store->DecidedSince(first.decided_ns + 1).value(), (Decisions{"dec_1"}));
+}
+
 constexpr ReviewCase kReviewCases[] = {
     {"LifeOfATicket", CaseLifeOfATicket}, {"Leases", CaseLeases}, {"StaleVersionsAreRefused", CaseStaleVersions},
     {"FourEyes", CaseFourEyes}, {"Permissions", CasePermissions}, {"TenantsSeeOnlyTheirs", CaseTenants},
     {"ReasonsAreRequired", CaseReasons}, {"ForgetOverwrites", CaseForget}, {"Stats", CaseStats},
     {"CreateOncePerDecision", CaseCreate}, {"ExactBytes", CaseExactBytes},
-    {"AuditRowBeforeTheVoteIsSeen", CaseBeforeDecide}};
+    {"AuditRowBeforeTheVoteIsSeen", CaseBeforeDecide}, {"DecidedSince", CaseDecidedSince}};
 
 }  // namespace
 

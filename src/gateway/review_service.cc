@@ -29,6 +29,7 @@ struct ReviewAction {
 const std::vector<ReviewAction>& ReviewActions() {
   static const std::vector<ReviewAction> kActions = {
       {"list", {"queue", "state", "limit"}, {}},
+      {"free", {"queue", "limit"}, {}},
       {"get", {"id"}, {"id"}},
       {"lease", {"queue", "id", "version"}, {}},
       {"release", {"id", "version"}, {"id", "version"}},
@@ -211,9 +212,19 @@ Status AddQuery(json::object& arguments, std::string_view query) {
 
 }  // namespace
 
-ReviewService::ReviewService(ReviewStore& store, std::map<std::string, ReviewQueueSpec> queues,
-                             std::function<void(const Ticket&)> on_decided)
-    : store_(store), queues_(std::move(queues)), on_decided_(std::move(on_decided)) {}
+ReviewService::ReviewService(ReviewStore& store, std::map<std::string, ReviewQueueSpec> queues, Hooks hooks)
+    : store_(store), queues_(std::move(queues)), hooks_(std::move(hooks)) {}
+
+void ReviewService::UseQueues(std::map<std::string, ReviewQueueSpec> queues) {
+  const std::lock_guard lock(mutex_);
+  queues.insert(queues_.begin(), queues_.end());
+  queues_ = std::move(queues);
+}
+
+std::map<std::string, ReviewQueueSpec> ReviewService::Queues() const {
+  const std::lock_guard lock(mutex_);
+  return queues_;
+}
 
 Result<json::object> ReviewService::Handle(const Reviewer& reviewer, std::string_view action,
                                            const json::object& arguments) const {
@@ -222,19 +233,28 @@ Result<json::object> ReviewService::Handle(const Reviewer& reviewer, std::string
     SURETY_ASSIGN_OR_RETURN(json::object queues, store_.Stats(reviewer));
     return json::object{{"object", "review.stats"}, {"queues", std::move(queues)}};
   }
-  if (action == "list") {
+  if (action == "list" || action == "free") {
     SURETY_ASSIGN_OR_RETURN(const TicketState state, StateNamed(a.Has("state") ? a.Text("state") : "open"));
-    const int64_t limit = std::min<int64_t>(a.Number("limit", kReviewListDefault), 1'000'000);
-    SURETY_ASSIGN_OR_RETURN(const auto tickets, store_.List(reviewer, a.Text("queue"), state,
-                                                            static_cast<int>(limit)));
+    const auto limit = static_cast<int>(std::min<int64_t>(a.Number("limit", kReviewListDefault), 1'000'000));
+    SURETY_ASSIGN_OR_RETURN(const auto tickets, action == "free"
+                                                    ? store_.ListFree(reviewer, a.Text("queue"), limit)
+                                                    : store_.List(reviewer, a.Text("queue"), state, limit));
     json::array data;
-    for (const Ticket& ticket : tickets) data.push_back(TicketJson(ticket, queues_, /*whole=*/false));
+    const auto queues = Queues();
+    for (const Ticket& ticket : tickets) data.push_back(TicketJson(ticket, queues, /*whole=*/false));
     return json::object{{"object", "list"}, {"data", std::move(data)}};
   }
+  if (action == "approve" && hooks_.before_approval) {
+    SURETY_ASSIGN_OR_RETURN(const Ticket seen, store_.Get(reviewer, a.Text("id")));
+    // Another version is refused by the store: what is looked at is what is approved.
+    const bool same = seen.version == a.Number("version") && seen.state == TicketState::kOpen && !seen.text.empty();
+    if (same) SURETY_RETURN_IF_ERROR(hooks_.before_approval(seen));
+  }
   SURETY_ASSIGN_OR_RETURN(const Ticket ticket, ChangeTicket(store_, reviewer, action, a));
+  json::object out = TicketJson(ticket, Queues(), /*whole=*/true);
   const bool vote = action == "approve" || action == "reject";
-  if (vote && ticket.state != TicketState::kOpen && on_decided_) on_decided_(ticket);
-  return TicketJson(ticket, queues_, /*whole=*/true);
+  if (vote && ticket.state != TicketState::kOpen && hooks_.on_decided) out["release"] = hooks_.on_decided(ticket);
+  return out;
 }
 
 Result<ReviewCall> ReviewCallOf(std::string_view method, std::string_view target, const json::object& body) {
@@ -246,8 +266,8 @@ Result<ReviewCall> ReviewCallOf(std::string_view method, std::string_view target
   ReviewCall call{"", body};
   std::string_view wanted = "POST";
   constexpr std::string_view kTickets = "tickets/";
-  if (rest == "tickets" || rest == "stats") {
-    call.action = rest == "stats" ? "stats" : "list";
+  if (rest == "tickets" || rest == "free" || rest == "stats") {
+    call.action = rest == "tickets" ? "list" : rest;
     wanted = "GET";
   } else if (rest == "lease") {
     call.action = "lease";
@@ -279,9 +299,9 @@ ReviewRequest ReviewRequestOf(const ReviewCall& call) {
   if (call.action == "stats") {
     request.method = "GET";
     request.target += "stats";
-  } else if (call.action == "list") {
+  } else if (call.action == "list" || call.action == "free") {
     request.method = "GET";
-    request.target += "tickets";
+    request.target += call.action == "list" ? "tickets" : "free";
     char separator = '?';
     for (const auto& [name, value] : call.arguments) {
       const std::string text = value.is_string() ? std::string(value.as_string()) : json::serialize(value);

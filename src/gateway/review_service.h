@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,20 +29,33 @@ namespace surety::gateway {
 
 class ReviewService {
  public:
-  // `on_decided`: with each ticket that became approved or rejected, after that is durable and before the answer.
-  ReviewService(ReviewStore& store, std::map<std::string, ReviewQueueSpec> queues,
-                std::function<void(const Ticket&)> on_decided = {});
+  struct Hooks {
+    // Before an approval, with the ticket as the approver saw it: an error refuses the vote.
+    std::function<Status(const Ticket&)> before_approval;
+    // With each ticket that became approved or rejected, after that is durable and before the answer, in which what it
+    // returns stands as "release".
+    std::function<boost::json::object(const Ticket&)> on_decided;
+  };
+  ReviewService(ReviewStore& store, std::map<std::string, ReviewQueueSpec> queues)
+      : ReviewService(store, std::move(queues), Hooks()) {}
+  ReviewService(ReviewStore& store, std::map<std::string, ReviewQueueSpec> queues, Hooks hooks);
 
-  // Actions and their arguments, required ones with a star: list (queue, state, limit), get (id*), lease (queue*; or
+  void UseQueues(std::map<std::string, ReviewQueueSpec> queues);   // of a new policy: review_store.h
+
+  // Actions and their arguments, required ones with a star: list (queue, state, limit), free (queue, limit: those that
+  // this reviewer may take now), get (id*), lease (queue*; or
   // id* and version*), release (id*, version*), edit (id*, version*, text*), approve and reject (id*, version*,
   // reason_code, reason), stats. null is as good as absent; an unknown member is an error. Answers: docs/review.md.
   Result<boost::json::object> Handle(const Reviewer& reviewer, std::string_view action,
                                      const boost::json::object& arguments) const;
 
  private:
+  std::map<std::string, ReviewQueueSpec> Queues() const;
+
   ReviewStore& store_;
-  std::map<std::string, ReviewQueueSpec> queues_;
-  std::function<void(const Ticket&)> on_decided_;
+  mutable std::mutex mutex_;
+  std::map<std::string, ReviewQueueSpec> queues_;   // those that a policy once had, too
+  Hooks hooks_;
 };
 
 struct ReviewCall {

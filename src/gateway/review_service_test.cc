@@ -15,10 +15,13 @@ class ReviewServiceTest : public testing::Test {
  protected:
   ReviewServiceTest()
       : store_(ReviewStore::Open(":memory:", ReviewTestQueues(), clock_).value()),
-        service_(*store_, ReviewTestQueues(), [this](const Ticket& ticket) {
-          EXPECT_EQ(store_->GetForDecision(ticket.decision).value().state, ticket.state);  // durable by then
-          decided_.push_back(ticket);
-        }) {}
+        service_(*store_, ReviewTestQueues(),
+                 {[this](const Ticket& ticket) { return may_approve_ ? may_approve_(ticket) : OkStatus(); },
+                  [this](const Ticket& ticket) -> json::object {
+                    EXPECT_EQ(store_->GetForDecision(ticket.decision).value().state, ticket.state);  // durable by then
+                    decided_.push_back(ticket);
+                    return {{"state", "noted"}};
+                  }}) {}
 
   // As over HTTP: there and back through the paths.
   Result<json::object> Do(const std::string& who, const std::string& action, json::object arguments = {}) {
@@ -36,6 +39,7 @@ class ReviewServiceTest : public testing::Test {
   ReviewTestClock clock_;
   std::unique_ptr<ReviewStore> store_;
   std::vector<Ticket> decided_;
+  std::function<Status(const Ticket&)> may_approve_;
   ReviewService service_;
 };
 
@@ -62,6 +66,8 @@ TEST_F(ReviewServiceTest, ATicketFromListToDecision) {
   EXPECT_EQ(t.at("text"), "Better.");
   ASSERT_EQ(decided_.size(), 1u);
   EXPECT_EQ(decided_[0].text, "Better.");
+  EXPECT_EQ(t.at("release").at("state"), "noted");
+  t.erase("release");
   EXPECT_EQ(Do("ann", "get", {{"id", made.id}}).value(), t);
   EXPECT_EQ(Do("ann", "stats").value().at("queues").at("pair").at("approved"), 1);
   const Ticket second = store_->Create(ReviewDraft("dec_2")).value();

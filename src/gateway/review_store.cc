@@ -5,14 +5,15 @@
 
 #include <cstddef>
 #include <iterator>
-#include <span>
+#include <memory>
+#include <mutex>
 
 #include <boost/json.hpp>
 #include <fmt/format.h>
 
 #include "base/function_ref.h"
 #include "base/hash.h"
-#include "gateway/review_rules.h"
+#include "gateway/review_rows.h"
 #include "gateway/sql_pool.h"
 
 namespace surety::gateway {
@@ -21,9 +22,8 @@ namespace {
 using Mode = SqlConnection::Mode;
 
 constexpr int64_t kReviewSchema = 1;
-constexpr int kReviewJsonDepth = 128, kMaxReviewList = 1000, kMaxLeaseAttempts = 1000;
-constexpr size_t kMaxReviewContext = size_t{4} << 20, kPeopleBatch = 1000;
-constexpr int64_t kReviewApprover = 0, kReviewEditor = 1;
+constexpr int kMaxReviewList = 1000, kMaxLeaseAttempts = 1000;
+constexpr size_t kMaxReviewContext = size_t{4} << 20;
 
 // Contents are bytes: they may hold NUL. {0}: the database's type for them.
 constexpr std::string_view kReviewTables[] = {
@@ -44,131 +44,6 @@ constexpr std::string_view kReviewTables[] = {
     "approval BIGINT NOT NULL, reason_code TEXT NOT NULL, PRIMARY KEY (ticket, version))",
     "CREATE INDEX IF NOT EXISTS review_tickets_by_queue ON review_tickets (queue, state, created_ns)",
     "CREATE INDEX IF NOT EXISTS review_tickets_by_subject ON review_tickets (tenant, subject)"};
-
-constexpr std::string_view kReviewColumns =
-    "t.id, t.decision, t.queue, t.route, t.tenant, t.subject, t.risk, t.question, t.draft, t.text, t.context, "
-    "t.state, t.version, t.created_ns, t.decided_ns, t.leased_by, t.lease_since_ns, t.lease_until_ns, "
-    "t.reason_code, t.reason, t.edit_distance, t.review_ns, t.decided_by";
-
-std::string ReviewNumber(std::vector<SqlValue>& parameters, SqlValue value) {
-  parameters.push_back(std::move(value));
-  return fmt::format("${}", parameters.size());
-}
-
-Result<boost::json::object> ParseReviewContext(const std::string& bytes) {
-  boost::json::error_code error;
-  boost::json::parse_options options;
-  options.max_depth = kReviewJsonDepth;
-  boost::json::value value = boost::json::parse(bytes, error, {}, options);
-  if (error || !value.is_object()) return Error(DataLossError("a ticket's context is no JSON object"));
-  return std::move(value.as_object());
-}
-
-Result<HeldTicket> HeldOf(const SqlRow& row) {
-  HeldTicket held;
-  Ticket& t = held.ticket;
-  size_t i = 0;
-  for (std::string* text : {&t.id, &t.decision, &t.queue, &t.route, &t.tenant, &t.subject, &t.risk}) {
-    *text = row.Text(i++);
-  }
-  for (std::string* text : {&t.question, &t.draft, &t.text}) *text = row.Bytes(i++);
-  SURETY_ASSIGN_OR_RETURN(t.context, ParseReviewContext(row.Bytes(i++)));
-  t.state = static_cast<TicketState>(row.Int(i++));
-  for (int64_t* number : {&t.version, &t.created_ns, &t.decided_ns}) *number = row.Int(i++);
-  t.leased_by = row.Text(i++);
-  held.lease_since_ns = row.Int(i++);
-  t.lease_until_ns = row.Int(i++);
-  t.reason_code = row.Text(i++);
-  t.reason = row.Bytes(i++);
-  t.edit_distance = row.Real(i++);
-  t.review_ns = row.Int(i++);
-  t.decided_by = row.Text(i++);
-  return held;
-}
-
-Status LoadPeople(SqlConnection& sql, std::span<HeldTicket> tickets) {
-  std::map<std::string_view, Ticket*> by_id;
-  std::vector<SqlValue> ids;
-  std::string numbers;
-  for (HeldTicket& held : tickets) {
-    by_id[held.ticket.id] = &held.ticket;
-    numbers += (numbers.empty() ? "" : ", ") + ReviewNumber(ids, held.ticket.id);
-  }
-  SURETY_ASSIGN_OR_RETURN(const auto people, sql.Run(fmt::format("SELECT ticket, role, name FROM review_people WHERE "
-                                                                 "ticket IN ({}) ORDER BY ticket, role, position",
-                                                                 numbers), ids));
-  for (const SqlRow& person : people.rows) {
-    Ticket& ticket = *by_id.at(person.Text(0));
-    (person.Int(1) == kReviewApprover ? ticket.approvers : ticket.editors).push_back(person.Text(2));
-  }
-  SURETY_ASSIGN_OR_RETURN(const auto votes, sql.Run(fmt::format("SELECT ticket, version FROM review_votes WHERE ticket "
-                                                                "IN ({}) ORDER BY ticket, version", numbers), ids));
-  for (const SqlRow& vote : votes.rows) by_id.at(vote.Text(0))->votes.push_back(vote.Int(1));
-  return OkStatus();
-}
-
-// Tickets of "FROM review_tickets t WHERE ..." with their people. `tail` may order, limit and lock.
-Result<std::vector<HeldTicket>> LoadTickets(SqlConnection& sql, const std::string& where, const std::string& tail,
-                                            const std::vector<SqlValue>& parameters) {
-  SURETY_ASSIGN_OR_RETURN(const auto found, sql.Run(fmt::format("SELECT {} FROM review_tickets t WHERE {}{}",
-                                                                kReviewColumns, where, tail), parameters));
-  std::vector<HeldTicket> tickets;
-  for (const SqlRow& row : found.rows) {
-    SURETY_ASSIGN_OR_RETURN(tickets.emplace_back(), HeldOf(row));
-  }
-  for (size_t from = 0; from < tickets.size(); from += kPeopleBatch) {
-    const std::span batch = std::span(tickets).subspan(from, std::min(kPeopleBatch, tickets.size() - from));
-    SURETY_RETURN_IF_ERROR(LoadPeople(sql, batch));
-  }
-  return tickets;
-}
-
-Status WritePeople(SqlConnection& sql, const std::string& id, int64_t role, const std::vector<std::string>& names) {
-  SURETY_ASSIGN_OR_RETURN(auto answer, sql.Run("DELETE FROM review_people WHERE ticket = $1 AND role = $2",
-                                               {id, role}));
-  for (size_t i = 0; i < names.size(); ++i) {
-    SURETY_ASSIGN_OR_RETURN(answer, sql.Run("INSERT INTO review_people (ticket, role, position, name) "
-                                            "VALUES ($1, $2, $3, $4)",
-                                            {id, role, static_cast<int64_t>(i), names[i]}));
-  }
-  return OkStatus();
-}
-
-enum class Contents : uint8_t { kKept, kText, kAll };
-
-// `seen`: the version that was read; the row is locked, so another one is a bug of the locks.
-Status WriteTicket(SqlConnection& sql, const HeldTicket& held, int64_t seen, Contents contents) {
-  const Ticket& t = held.ticket;
-  SURETY_ASSIGN_OR_RETURN(
-      auto written,
-      sql.Run("UPDATE review_tickets SET state = $3, version = $4, decided_ns = $5, leased_by = $6, "
-              "lease_since_ns = $7, lease_until_ns = $8, reason_code = $9, reason = $10, edit_distance = $11, "
-              "review_ns = $12, decided_by = $13 WHERE id = $1 AND version = $2",
-              {t.id, seen, static_cast<int64_t>(t.state), t.version, t.decided_ns, t.leased_by, held.lease_since_ns,
-               t.lease_until_ns, t.reason_code, SqlBytes{t.reason}, t.edit_distance, t.review_ns, t.decided_by}));
-  if (written.changed != 1) {
-    return FailedPreconditionError(fmt::format("ticket {} was changed by another; read it again", t.id));
-  }
-  if (contents != Contents::kKept) {
-    SURETY_ASSIGN_OR_RETURN(written, sql.Run("UPDATE review_tickets SET text = $2 WHERE id = $1",
-                                             {t.id, SqlBytes{t.text}}));
-  }
-  if (contents == Contents::kAll) {
-    SURETY_ASSIGN_OR_RETURN(written, sql.Run("UPDATE review_tickets SET question = $2, draft = $3, context = $4 "
-                                             "WHERE id = $1",
-                                             {t.id, SqlBytes{t.question}, SqlBytes{t.draft},
-                                              SqlBytes{boost::json::serialize(t.context)}}));
-  }
-  return OkStatus();
-}
-
-Status WriteVote(SqlConnection& sql, const ReviewVote& vote) {
-  const auto written = sql.Run("INSERT INTO review_votes (ticket, version, reviewer, approval, reason_code) "
-                               "VALUES ($1, $2, $3, $4, $5)",
-                               {vote.ticket.id, vote.ticket.version, vote.reviewer, int64_t{vote.approval ? 1 : 0},
-                                vote.ticket.reason_code});
-  return written ? OkStatus() : written.error();
-}
 
 // Nobody can guess it: 128 bits of the system's randomness.
 Result<std::string> NewTicketId() {
@@ -202,7 +77,10 @@ Result<boost::json::value> MedianOf(SqlConnection& sql, const std::string& value
 class SqlReviewStore final : public ReviewStore {
  public:
   SqlReviewStore(std::unique_ptr<SqlSource> source, ReviewQueues queues, const Clock& clock, BeforeDecide before_decide)
-      : pool_(std::move(source)), queues_(std::move(queues)), clock_(clock), before_decide_(std::move(before_decide)) {}
+      : pool_(std::move(source)),
+        queues_(std::make_shared<const ReviewQueues>(std::move(queues))),
+        clock_(clock),
+        before_decide_(std::move(before_decide)) {}
 
   Status Prepare() {
     return pool_.Run(Mode::kWrite, [](SqlConnection& sql) -> Status {
@@ -224,17 +102,27 @@ class SqlReviewStore final : public ReviewStore {
     });
   }
 
+  void UseQueues(const ReviewQueues& queues) override {
+    ReviewQueues all = queues;
+    for (auto& [name, spec] : all) spec.name = name;
+    const std::lock_guard lock(queues_mutex_);
+    all.insert(queues_->begin(), queues_->end());
+    queues_ = std::make_shared<const ReviewQueues>(std::move(all));
+  }
+
   Result<Ticket> Create(Ticket ticket) override;
   Result<Ticket> Get(const Reviewer& reviewer, const std::string& id) override {
     SURETY_RETURN_IF_ERROR(CheckReviewer(reviewer));
     HeldTicket held;
     SURETY_RETURN_IF_ERROR(pool_.Run(Mode::kRead, [&](SqlConnection& sql) -> Status {
-      const auto queue = Load(sql, reviewer, id, /*lock=*/false, held);
+      const auto queues = Queues();
+      const auto queue = Load(sql, reviewer, id, /*lock=*/false, *queues, held);
       return queue ? OkStatus() : queue.error();
     }));
     return ShownTicket(held, clock_.WallNanos());
   }
   Result<Ticket> GetForDecision(const std::string& decision) override;
+  Result<std::vector<std::string>> DecidedSince(int64_t decided_ns) override;
   Result<std::vector<Ticket>> List(const Reviewer& reviewer, const std::string& queue, TicketState state,
                                    int limit) override;
   Result<Ticket> Lease(const Reviewer& reviewer, const std::string& queue) override;
@@ -281,14 +169,20 @@ class SqlReviewStore final : public ReviewStore {
  private:
   using Step = FunctionRef<Status(SqlConnection&, HeldTicket&, const ReviewStep&)>;
 
+  // To be held for as long as one of them is looked at.
+  std::shared_ptr<const ReviewQueues> Queues() const {
+    const std::lock_guard lock(queues_mutex_);
+    return queues_;
+  }
+
   // The ticket, and the queue by whose rules it goes.
   Result<const ReviewQueueSpec*> Load(SqlConnection& sql, const Reviewer& reviewer, const std::string& id, bool lock,
-                                      HeldTicket& held) const {
+                                      const ReviewQueues& queues, HeldTicket& held) const {
     if (!IsTicketId(id)) return Error(UnknownTicket(id));
     SURETY_ASSIGN_OR_RETURN(auto found, LoadTickets(sql, "t.id = $1", lock ? sql.LockRows() : "", {id}));
     if (found.empty()) return Error(UnknownTicket(id));
     held = std::move(found[0]);
-    return QueueOf(reviewer, held.ticket, queues_);
+    return QueueOf(reviewer, held.ticket, queues);
   }
 
   enum class Vote : uint8_t { kNone, kApproval, kRejection };
@@ -299,13 +193,14 @@ class SqlReviewStore final : public ReviewStore {
     HeldTicket held;
     int64_t now_ns = 0;
     SURETY_RETURN_IF_ERROR(pool_.Run(Mode::kWrite, [&](SqlConnection& sql) -> Status {
-      SURETY_ASSIGN_OR_RETURN(const ReviewQueueSpec* queue, Load(sql, reviewer, id, /*lock=*/true, held));
+      const auto queues = Queues();
+      SURETY_ASSIGN_OR_RETURN(const ReviewQueueSpec* queue, Load(sql, reviewer, id, /*lock=*/true, *queues, held));
       now_ns = clock_.WallNanos();  // after the wait for the lock
       const std::string text = held.ticket.text;
       SURETY_RETURN_IF_ERROR(step(sql, held, ReviewStep{reviewer, *queue, version, now_ns}));
       if (held.ticket.version == version) return OkStatus();
       SURETY_RETURN_IF_ERROR(WriteTicket(sql, held, version,
-                                         held.ticket.text == text ? Contents::kKept : Contents::kText));
+                                         held.ticket.text == text ? TicketContents::kKept : TicketContents::kText));
       if (vote == Vote::kNone) return OkStatus();
       const ReviewVote cast{ShownTicket(held, now_ns), reviewer.name, vote == Vote::kApproval};
       SURETY_RETURN_IF_ERROR(WriteVote(sql, cast));
@@ -315,20 +210,28 @@ class SqlReviewStore final : public ReviewStore {
     return ShownTicket(held, now_ns);
   }
 
+  Result<std::vector<Ticket>> ListFree(const Reviewer& reviewer, const std::string& queue, int limit) override;
+  Result<std::vector<Ticket>> ListWhere(const Reviewer& reviewer, const std::string& queue, TicketState state,
+                                        int limit, bool free);
+  std::string FreeClause(std::vector<SqlValue>& parameters, const Reviewer& reviewer,
+                         const std::string& excluding) const;
   Result<std::string> FindFree(SqlConnection& sql, const Reviewer& reviewer, const ReviewQueueSpec& queue,
                                const std::string& lock) const;
   Result<boost::json::object> StatsOf(const std::string& tenant, const Reviewer* reviewer);
   Result<boost::json::object> QueueStats(SqlConnection& sql, const std::string& queue, const std::string& tenant);
 
   SqlPool pool_;
-  ReviewQueues queues_;
+  mutable std::mutex queues_mutex_;
+  std::shared_ptr<const ReviewQueues> queues_;
   const Clock& clock_;
   BeforeDecide before_decide_;
+  std::mutex half_erased_mutex_;
+  std::map<std::pair<std::string, std::string>, int64_t> half_erased_;  // overwritten, but old copies may be left
 };
 
 Result<Ticket> SqlReviewStore::Create(Ticket ticket) {
   const int64_t now_ns = clock_.WallNanos();
-  SURETY_RETURN_IF_ERROR(PrepareTicket(ticket, queues_, now_ns));
+  SURETY_RETURN_IF_ERROR(PrepareTicket(ticket, *Queues(), now_ns));
   SURETY_ASSIGN_OR_RETURN(ticket.id, NewTicketId());
   const std::string context = boost::json::serialize(ticket.context);
   if (context.size() > kMaxReviewContext || !ParseReviewContext(context)) {
@@ -376,33 +279,73 @@ Result<Ticket> SqlReviewStore::GetForDecision(const std::string& decision) {
 
 Result<std::vector<Ticket>> SqlReviewStore::List(const Reviewer& reviewer, const std::string& queue, TicketState state,
                                                  int limit) {
+  return ListWhere(reviewer, queue, state, limit, /*free=*/false);
+}
+
+Result<std::vector<Ticket>> SqlReviewStore::ListFree(const Reviewer& reviewer, const std::string& queue, int limit) {
+  return ListWhere(reviewer, queue, TicketState::kOpen, limit, /*free=*/true);
+}
+
+Result<std::vector<Ticket>> SqlReviewStore::ListWhere(const Reviewer& reviewer, const std::string& queue,
+                                                      TicketState state, int limit, bool free) {
   SURETY_RETURN_IF_ERROR(CheckReviewer(reviewer));
   if (limit < 1 || limit > kMaxReviewList) {
     return Error(InvalidArgumentError(fmt::format("limit: {} is not in 1 to {}", limit, kMaxReviewList)));
   }
+  const auto queues = Queues();
   if (!queue.empty()) {
-    SURETY_ASSIGN_OR_RETURN(const ReviewQueueSpec* allowed, QueueFor(reviewer, queue, queues_));
+    SURETY_ASSIGN_OR_RETURN(const ReviewQueueSpec* allowed, QueueFor(reviewer, queue, *queues));
     (void)allowed;
   }
   std::vector<SqlValue> parameters{static_cast<int64_t>(state)};
-  std::string names;
-  for (const auto& [name, spec] : queues_) {
+  std::string names, excluding;
+  for (const auto& [name, spec] : *queues) {
     if (queue.empty() ? !HasPermission(reviewer, spec) : name != queue) continue;
     names += (names.empty() ? "" : ", ") + ReviewNumber(parameters, name);
+    if (spec.exclude_author) excluding += (excluding.empty() ? "" : ", ") + ReviewNumber(parameters, name);
   }
   std::vector<Ticket> tickets;
   if (names.empty()) return tickets;
   std::string where = fmt::format("t.state = $1 AND t.queue IN ({})", names);
   where += TenantClause(parameters, reviewer.tenant);
+  if (free) where += FreeClause(parameters, reviewer, excluding);
   std::vector<HeldTicket> found;
   SURETY_RETURN_IF_ERROR(pool_.Run(Mode::kRead, [&](SqlConnection& sql) -> Status {
     SURETY_ASSIGN_OR_RETURN(found, LoadTickets(sql, where, fmt::format(" ORDER BY t.created_ns, t.id LIMIT {}", limit),
-                                               parameters));
+                                               parameters, kReviewListColumns));
     return OkStatus();
   }));
   const int64_t now_ns = clock_.WallNanos();
   for (const HeldTicket& held : found) tickets.push_back(ShownTicket(held, now_ns));
   return tickets;
+}
+
+Result<std::vector<std::string>> SqlReviewStore::DecidedSince(int64_t decided_ns) {
+  std::vector<std::string> decisions;
+  SURETY_RETURN_IF_ERROR(pool_.Run(Mode::kRead, [&](SqlConnection& sql) -> Status {
+    decisions.clear();
+    SURETY_ASSIGN_OR_RETURN(
+        const auto found,
+        sql.Run("SELECT t.decision FROM review_tickets t WHERE t.decided_ns >= $1 AND (t.state = $2 OR t.state = $3) "
+                "ORDER BY t.decided_ns, t.id",
+                {decided_ns, static_cast<int64_t>(TicketState::kApproved),
+                 static_cast<int64_t>(TicketState::kRejected)}));
+    for (const SqlRow& row : found.rows) decisions.push_back(row.Text(0));
+    return OkStatus();
+  }));
+  return decisions;
+}
+
+// Nobody has it, and this person neither approved it nor, in the queues of `excluding`, asked for it or edited it.
+std::string SqlReviewStore::FreeClause(std::vector<SqlValue>& parameters, const Reviewer& reviewer,
+                                       const std::string& excluding) const {
+  const std::string now = ReviewNumber(parameters, clock_.WallNanos());
+  const std::string me = ReviewNumber(parameters, reviewer.name);
+  const std::string approver = ReviewNumber(parameters, kReviewApprover);
+  const std::string mine = excluding.empty() ? "FALSE" : fmt::format("t.queue IN ({})", excluding);
+  return fmt::format(" AND (t.leased_by = '' OR t.lease_until_ns <= {0}) AND NOT (t.subject = {1} AND {3}) AND NOT "
+                     "EXISTS (SELECT 1 FROM review_people p WHERE p.ticket = t.id AND p.name = {1} AND (p.role = {2} "
+                     "OR {3}))", now, me, approver, mine);
 }
 
 // The oldest that is open and free and that this person may decide; empty: none. `lock` may pass over locked ones.
@@ -422,7 +365,8 @@ Result<std::string> SqlReviewStore::FindFree(SqlConnection& sql, const Reviewer&
 
 Result<Ticket> SqlReviewStore::Lease(const Reviewer& reviewer, const std::string& queue) {
   SURETY_RETURN_IF_ERROR(CheckReviewer(reviewer));
-  SURETY_ASSIGN_OR_RETURN(const ReviewQueueSpec* spec, QueueFor(reviewer, queue, queues_));
+  const auto queues = Queues();
+  SURETY_ASSIGN_OR_RETURN(const ReviewQueueSpec* spec, QueueFor(reviewer, queue, *queues));
   HeldTicket held;
   int64_t now_ns = 0;
   bool taken = false;
@@ -438,7 +382,7 @@ Result<Ticket> SqlReviewStore::Lease(const Reviewer& reviewer, const std::string
     }
     any = true;
     if (id.empty()) return OkStatus();
-    SURETY_ASSIGN_OR_RETURN(const ReviewQueueSpec* same, Load(sql, reviewer, id, /*lock=*/true, held));
+    SURETY_ASSIGN_OR_RETURN(const ReviewQueueSpec* same, Load(sql, reviewer, id, /*lock=*/true, *queues, held));
     (void)same;
     // Read again under the lock: what another committed meanwhile may exclude this person.
     const int64_t version = held.ticket.version;
@@ -450,7 +394,7 @@ Result<Ticket> SqlReviewStore::Lease(const Reviewer& reviewer, const std::string
       return OkStatus();
     }
     taken = true;
-    return WriteTicket(sql, held, version, Contents::kKept);
+    return WriteTicket(sql, held, version, TicketContents::kKept);
   };
   for (int i = 0; i < kMaxLeaseAttempts && !taken; ++i) {
     bool any = false;
@@ -476,12 +420,18 @@ Result<int64_t> SqlReviewStore::Forget(const std::string& tenant, const std::str
     for (HeldTicket& held : found) {
       const int64_t version = held.ticket.version;
       EraseHeld(held, clock_.WallNanos());
-      SURETY_RETURN_IF_ERROR(WriteTicket(sql, held, version, Contents::kAll));
+      SURETY_RETURN_IF_ERROR(WriteTicket(sql, held, version, TicketContents::kAll));
     }
     return OkStatus();
   }));
+  {
+    const std::lock_guard lock(half_erased_mutex_);
+    half_erased_[{tenant, subject}] += n_erased;
+  }
   SURETY_RETURN_IF_ERROR(pool_.RunOutside([](SqlConnection& sql) { return sql.ScrubOldBytes(); }));
-  return n_erased;
+  const std::lock_guard lock(half_erased_mutex_);
+  const auto erased = half_erased_.extract({tenant, subject});
+  return erased ? erased.mapped() : 0;
 }
 
 Result<boost::json::object> SqlReviewStore::QueueStats(SqlConnection& sql, const std::string& queue,
@@ -517,8 +467,9 @@ Result<boost::json::object> SqlReviewStore::QueueStats(SqlConnection& sql, const
 
 Result<boost::json::object> SqlReviewStore::StatsOf(const std::string& tenant, const Reviewer* reviewer) {
   boost::json::object out;
+  const auto queues = Queues();
   SURETY_RETURN_IF_ERROR(pool_.Run(Mode::kRead, [&](SqlConnection& sql) -> Status {
-    for (const auto& [name, spec] : queues_) {
+    for (const auto& [name, spec] : *queues) {
       if (reviewer != nullptr && !HasPermission(*reviewer, spec)) continue;
       SURETY_ASSIGN_OR_RETURN(out[name], QueueStats(sql, name, tenant));
     }

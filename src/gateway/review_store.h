@@ -76,6 +76,9 @@ class ReviewStore {
                                                    const std::map<std::string, ReviewQueueSpec>& queues,
                                                    const Clock& clock, BeforeDecide before_decide = {});
   virtual ~ReviewStore() = default;
+  // The queues of a new policy; their rules hold for tickets that are there, too. Queues that it lacks keep their
+  // tickets and rules until the store is closed: requests that run under the old policy may still send tickets there.
+  virtual void UseQueues(const std::map<std::string, ReviewQueueSpec>& queues) = 0;
 
   // Sets id, version, times, and the text where only a draft is given. Once for a decision: the same again gives the
   // ticket that is there, another one for the same decision is kFailedPrecondition. Draft and text may have 256 KiB,
@@ -83,9 +86,15 @@ class ReviewStore {
   virtual Result<Ticket> Create(Ticket ticket) = 0;
   virtual Result<Ticket> Get(const Reviewer& reviewer, const std::string& id) = 0;
   virtual Result<Ticket> GetForDecision(const std::string& decision) = 0;  // for the caller's own status
-  // The oldest first; `queue` empty: all that the reviewer may see; limit 1 to 1000.
+  // Decisions of the tickets that were approved or rejected at this time or later, the oldest first: whoever releases
+  // asks after a crash.
+  virtual Result<std::vector<std::string>> DecidedSince(int64_t decided_ns) = 0;
+  // The oldest first; `queue` empty: all that the reviewer may see; limit 1 to 1000. Without draft, text and context,
+  // and of the question the first 1,024 bytes.
   virtual Result<std::vector<Ticket>> List(const Reviewer& reviewer, const std::string& queue, TicketState state,
                                            int limit) = 0;
+  // Of the open ones, those that are free and that this reviewer may decide.
+  virtual Result<std::vector<Ticket>> ListFree(const Reviewer& reviewer, const std::string& queue, int limit) = 0;
   // The oldest open ticket that this reviewer may decide; kNotFound if there is none.
   virtual Result<Ticket> Lease(const Reviewer& reviewer, const std::string& queue) = 0;
   // An editor may take a ticket to edit again, an approver to change his mind. One's own lease is renewed.
@@ -98,7 +107,7 @@ class ReviewStore {
   virtual Result<Ticket> Reject(const Reviewer& reviewer, const std::string& id, int64_t version,
                                 const std::string& reason_code, const std::string& reason) = 0;
   // Overwrites question, draft, text, context and the written reason of all tickets of the subject; how many. Again
-  // after kUnavailable: it may be that only old copies of what is overwritten are left.
+  // after kUnavailable: it may be that only old copies of what is overwritten are left; the count is of both calls.
   virtual Result<int64_t> Forget(const std::string& tenant, const std::string& subject) = 0;
   // By queue: open, leased, approved, rejected, erased, oldest_open_seconds, and of decided tickets the medians
   // review_seconds, decision_seconds and edit_distance. Of all tenants; for a reviewer: of what he may see.

@@ -106,6 +106,22 @@ TEST_F(ReviewStorePostgresTest, ALostConnectionInsideATransactionCommitsNothing)
   EXPECT_EQ(store->Approve(ReviewPerson("ann"), t.id, t.version, "c", "").value().votes.size(), 1u);
 }
 
+TEST_F(ReviewStorePostgresTest, ATransactionThatKeepsOldRowsIsReported) {
+  ReviewTestClock clock;
+  const std::string address = Fresh();
+  const auto store = ReviewStore::Open(address, ReviewTestQueues(), clock).value();
+  ASSERT_TRUE(store->Create(ReviewDraft("dec_1")));
+  const auto reader = MakePostgresSource(address).value()->Connect().value();
+  ASSERT_TRUE(reader->Begin(SqlConnection::Mode::kRead).ok());
+  ASSERT_TRUE(reader->Run("SELECT COUNT(*) FROM review_tickets"));
+  const auto blocked = store->Forget("acme", "author");
+  ASSERT_FALSE(blocked);
+  EXPECT_EQ(blocked.error().code(), StatusCode::kUnavailable) << blocked.error().message();
+  ASSERT_TRUE(reader->Commit().ok());
+  EXPECT_EQ(store->Forget("acme", "author").value(), 1);
+  EXPECT_EQ(store->Forget("acme", "author").value(), 0);
+}
+
 TEST_F(ReviewStorePostgresTest, WaitingHasAnEnd) {
   PostgresTimeouts timeouts;
   timeouts.lock_ns = timeouts.statement_ns = timeouts.grace_ns = 200'000'000;

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <unordered_map>
 
 #include <fmt/format.h>
 #include <sqlite3.h>
@@ -14,6 +15,7 @@ namespace surety::gateway {
 namespace {
 
 constexpr int kSqliteBusyMs = 5000, kSqliteScrubMs = 1000;
+constexpr size_t kSqliteIdleStatements = 48;
 
 class SqliteStatement {
  public:
@@ -60,11 +62,18 @@ SqlValue SqliteColumn(sqlite3_stmt* statement, int column) {
 class SqliteConnection final : public SqlConnection {
  public:
   SqliteConnection(sqlite3* db, std::string name) : db_(db), name_(std::move(name)) {}
-  ~SqliteConnection() override { sqlite3_close(db_); }
+  ~SqliteConnection() override {
+    for (const auto& [sql, statement] : idle_) sqlite3_finalize(statement);
+    sqlite3_close(db_);
+  }
 
   Result<Answer> Run(const std::string& sql, const std::vector<SqlValue>& parameters) override {
     SqliteStatement statement;
-    if (sqlite3_prepare_v2(db_, sql.c_str(), static_cast<int>(sql.size()), &statement.get(), nullptr) != SQLITE_OK) {
+    if (const auto idle = idle_.find(sql); idle != idle_.end()) {
+      statement.get() = idle->second;
+      idle_.erase(idle);
+    } else if (sqlite3_prepare_v2(db_, sql.c_str(), static_cast<int>(sql.size()), &statement.get(), nullptr) !=
+               SQLITE_OK) {
       return Error(Failure());
     }
     for (size_t i = 0; i < parameters.size(); ++i) {
@@ -82,6 +91,10 @@ class SqliteConnection final : public SqlConnection {
     }
     if (code != SQLITE_DONE) return Error(Failure());
     answer.changed = sqlite3_total_changes64(db_) - before;
+    if (idle_.size() < kSqliteIdleStatements && sqlite3_reset(statement.get()) == SQLITE_OK) {
+      sqlite3_clear_bindings(statement.get());
+      if (idle_.emplace(sql, statement.get()).second) statement.get() = nullptr;
+    }
     return answer;
   }
 
@@ -143,6 +156,7 @@ class SqliteConnection final : public SqlConnection {
 
   sqlite3* db_;
   std::string name_;
+  std::unordered_map<std::string, sqlite3_stmt*> idle_;  // of statements that worked; their text is the program's own
 };
 
 class SqliteSource final : public SqlSource {
@@ -151,9 +165,10 @@ class SqliteSource final : public SqlSource {
 
   Result<std::unique_ptr<SqlConnection>> Connect() const override {
     if (path_ != ":memory:") {  // the library would make it readable by everybody
-      const int file = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-      if (file < 0) return Error(IoError(fmt::format("'{}': {}", path_, std::strerror(errno))));
-      close(file);
+      // One that is there is not opened: closing it would drop all locks that this process has on it.
+      const int file = open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+      if (file < 0 && errno != EEXIST) return Error(IoError(fmt::format("'{}': {}", path_, std::strerror(errno))));
+      if (file >= 0) close(file);
     }
     sqlite3* db = nullptr;
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;

@@ -1,5 +1,6 @@
 #include "http/governance_routes.h"
 
+#include <charconv>
 #include <utility>
 
 #include "http/json_body.h"
@@ -25,12 +26,8 @@ Parsed<boost::json::object> FromGovernance(Result<boost::json::object> result, c
   return *std::move(result);
 }
 
-gateway::Reviewer ReviewerOf(const Identity& identity) {
-  gateway::Reviewer reviewer;
-  reviewer.name = identity.subject;
-  reviewer.permissions = identity.scope.permissions;
-  reviewer.tenant = identity.role == Role::kAdmin ? "*" : identity.scope.tenant;
-  return reviewer;
+api::Caller CallerOf(const HttpRequest& request) {
+  return {request.identity.subject, request.identity.role == Role::kAdmin, request.identity.claims, {}};
 }
 
 std::string PercentEncoded(std::string_view text) {
@@ -63,7 +60,9 @@ Parsed<boost::json::object> Review(gateway::Governance& governance, const HttpRe
   }
   const auto call = gateway::ReviewCallOf(request.method, target, body);
   if (!call) return FromGovernance(Error(call.error()));
-  return FromGovernance(governance.review().Handle(ReviewerOf(request.identity), call->action, call->arguments));
+  const auto reviewer = governance.ReviewerOf(CallerOf(request));
+  if (!reviewer) return FromGovernance(Error(reviewer.error()));
+  return FromGovernance(governance.review().Handle(*reviewer, call->action, call->arguments));
 }
 
 }  // namespace
@@ -72,9 +71,7 @@ std::vector<Route> GovernanceRoutes(gateway::Governance& governance, const PostT
   std::vector<Route> routes;
   routes.push_back(MakeJsonRoute("GET", "/v1/decisions/*", Role::kUser, post, [&](const HttpRequest& request) {
     constexpr size_t kPrefix = std::string_view("/v1/decisions/").size();
-    const api::Caller caller{request.identity.subject, request.identity.role == Role::kAdmin, request.identity.claims,
-                             {}};
-    return FromGovernance(governance.StateOf(request.path.substr(kPrefix), caller));
+    return FromGovernance(governance.StateOf(request.path.substr(kPrefix), CallerOf(request)));
   }));
   for (const char* method : {"GET", "POST"}) {
     routes.push_back(MakeJsonRoute(method, "/v1/review/*", Role::kUser, post, [&](const HttpRequest& request) {
@@ -105,6 +102,23 @@ std::vector<Route> GovernanceAdminRoutes(gateway::Governance& governance, const 
   });
   add("POST", "/admin/cache/forget", [&, by_decision](const HttpRequest& request) {
     return by_decision(request, [&](const std::string& id) { return governance.ForgetDecision(id); });
+  });
+  add("GET", "/admin/writes",
+      [&](const HttpRequest&) -> Parsed<boost::json::object> { return governance.UnfinishedWrites(); });
+  add("POST", "/admin/writes/settle", [&](const HttpRequest& request) -> Parsed<boost::json::object> {
+    const auto fields = StringFields::Of(request, {"decision", "step", "state", "reason"});
+    if (!fields) return std::unexpected(fields.error());
+    for (const char* name : {"decision", "state", "reason"}) {
+      if (fields->Get(name).empty()) return BadField(name, std::string("'") + name + "' is missing", "missing");
+    }
+    const std::string step = fields->Get("step").empty() ? "0" : fields->Get("step");
+    int number = -1;
+    const auto read = std::from_chars(step.data(), step.data() + step.size(), number);
+    if (read.ec != std::errc() || read.ptr != step.data() + step.size()) {
+      return BadField("step", "'step' must be the number of the write, as a text: \"0\" for the first", "invalid");
+    }
+    return FromGovernance(governance.SettleWrite(fields->Get("decision"), number, fields->Get("state"),
+                                                 request.identity.subject, fields->Get("reason")));
   });
   add("POST", "/admin/forget-subject", [&](const HttpRequest& request) -> Parsed<boost::json::object> {
     const auto fields = StringFields::Of(request, {"tenant", "subject"});
