@@ -42,6 +42,7 @@ struct ModelDescription {
   std::string bos_text, eos_text;
   std::string chat_template;    // its source; empty if none
   bool generates = false;       // text
+  bool governed = false;        // a policy decides about each request; one call has one decision
   bool embeds = false;          // vectors
 };
 

@@ -14,4 +14,14 @@ std::string_view NameOf(Outcome outcome) {
   return "unknown";
 }
 
+std::string_view NameOf(Stage stage) {
+  switch (stage) {
+    case Stage::kNone: return "none";
+    case Stage::kGathering: return "gathering";
+    case Stage::kGenerating: return "generating";
+    case Stage::kVerifying: return "verifying";
+  }
+  return "unknown";
+}
+
 }  // namespace surety::api

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace surety::api {
 
@@ -14,6 +15,23 @@ namespace surety::api {
 // kTemplate: a ready-made text; kReview: it waits for a person; kRefused: a check or the policy forbids it.
 enum class Outcome : uint8_t { kNone, kStreamed, kHeld, kTemplate, kReview, kRefused };
 std::string_view NameOf(Outcome outcome);  // "streamed", ...
+
+// What is done for a request that has no answer yet.
+enum class Stage : uint8_t { kNone, kGathering, kGenerating, kVerifying };
+std::string_view NameOf(Stage stage);  // "gathering", ...
+
+// An objective of the route that a request took.
+struct Objective {
+  std::string name;             // "ttfu_p95"
+  int64_t limit_ns = 0;
+};
+
+// Of the tightest budget that counts requests, or tokens, a minute.
+struct RateLimit {
+  int64_t limit = -1;           // below 0: there is no such budget
+  int64_t remaining = 0;
+  double reset_s = 0;           // until nothing of now counts any more
+};
 
 struct Decision {
   std::string id;               // "dec_...": of the audit row
@@ -27,6 +45,9 @@ struct Decision {
   double cost = 0;              // in the policy's currency; known with the last event
   int attempts = 0;             // generations begun for it
   double retry_after_s = 0;     // over a budget: when there is room again; 0: not known, or waiting does not help
+  Stage stage = Stage::kNone;   // with progress
+  std::vector<Objective> slo;   // of the route: ttfu and total
+  RateLimit requests, tokens;
 };
 
 }  // namespace surety::api

@@ -85,6 +85,7 @@ struct GenerationRequest {
   bool speculate = true;                // tokens may be drafted and verified together (see Verification)
   bool seed_is_secret = false;          // drawn for this request by who serves it: its caller cannot have known it
   Verification verification = Verification::kCoupled;
+  bool wants_progress = false;          // a governed backend may send events of progress before the answer
   std::string prediction;               // text that the answer is expected to resemble: drafts are looked up in it
 
   // Set by who verified the caller, never from a field of the body alone.
@@ -142,7 +143,8 @@ struct Event {
   Status error;                         // with kError
   Usage usage;                          // with the last event of a choice
   Timings timings;                      // with the last event of a choice
-  // Of a governed backend: with the first and the last event.
+  bool progress = false;                // no piece of the answer: `decision` says at which stage the request is
+  // Of a governed backend: with progress, the first piece and the last event.
   std::shared_ptr<const Decision> decision = nullptr;
 };
 

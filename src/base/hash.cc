@@ -6,6 +6,12 @@
 
 namespace surety {
 
+// Looked up once: finding the implementation by name takes longer than hashing a short text.
+const EVP_MD* Sha256Implementation() {
+  static const EVP_MD* const implementation = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  return implementation;
+}
+
 struct Sha256::State {
   EVP_MD_CTX* context = EVP_MD_CTX_new();
   ~State() { EVP_MD_CTX_free(context); }
@@ -13,7 +19,7 @@ struct Sha256::State {
 
 Sha256::Sha256() : state_(std::make_unique<State>()) {
   SURETY_CHECK(state_->context != nullptr);
-  SURETY_CHECK(EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) == 1);
+  SURETY_CHECK(EVP_DigestInit_ex(state_->context, Sha256Implementation(), nullptr) == 1);
 }
 Sha256::~Sha256() = default;
 
@@ -36,11 +42,11 @@ Sha256Digest Sha256Of(std::span<const std::byte> bytes) {
 
 std::string HexOf(std::span<const uint8_t> bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex;
-  hex.reserve(bytes.size() * 2);
-  for (uint8_t b : bytes) {
-    hex.push_back(kDigits[b >> 4]);
-    hex.push_back(kDigits[b & 15]);
+  std::string hex(bytes.size() * 2, '0');
+  char* out = hex.data();
+  for (const uint8_t b : bytes) {
+    *out++ = kDigits[b >> 4];
+    *out++ = kDigits[b & 15];
   }
   return hex;
 }

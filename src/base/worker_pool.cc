@@ -27,13 +27,24 @@ bool WorkerPool::Post(Task task) {
   return true;
 }
 
+bool WorkerPool::PostNext(Task task) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return false;
+    next_.push_back(std::move(task));
+  }
+  changed_.notify_one();
+  return true;
+}
+
 void WorkerPool::Work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-    if (queue_.empty()) return;
-    Task task = std::move(queue_.front());
-    queue_.pop_front();
+    changed_.wait(lock, [this] { return stopping_ || !queue_.empty() || !next_.empty(); });
+    std::deque<Task>& from = next_.empty() ? queue_ : next_;
+    if (from.empty()) return;
+    Task task = std::move(from.front());
+    from.pop_front();
     lock.unlock();
     task();
     task = nullptr;  // what it owned ends outside the lock

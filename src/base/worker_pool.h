@@ -2,7 +2,7 @@
 // stages of a governed request.
 //
 // Threads: Post from any, also from a task. Owns: its threads; the destructor runs what is queued, then joins.
-// Invariants: (1) a task that Post accepted runs exactly once. (2) At most max_queued tasks wait.
+// Invariants: (1) a task that was accepted runs exactly once. (2) At most max_queued tasks of Post wait.
 #pragma once
 
 #include <condition_variable>
@@ -27,6 +27,9 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   bool Post(Task task);
+  // The next step of work under way: runs before what Post accepted, and only an ending pool refuses it. Who calls it
+  // bounds how much work is under way.
+  bool PostNext(Task task);
   PostTask AsPostTask() { return [this](Task task) { return Post(std::move(task)); }; }
 
  private:
@@ -35,7 +38,7 @@ class WorkerPool {
   const size_t max_queued_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Task> queue_;
+  std::deque<Task> queue_, next_;
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

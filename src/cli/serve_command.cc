@@ -66,7 +66,8 @@ class ServeCommand final : public Command {
     host_ = std::make_unique<ModelHost>(*host_options, models_, *metrics_);
     if (const Status status = LoadModels(*host_options); !status.ok()) return ReportFailure(status);
     workers_ = std::make_unique<WorkerPool>(2, 4096);
-    slow_workers_ = std::make_unique<WorkerPool>(1, 256);
+    slow_workers_ = std::make_unique<WorkerPool>(2, 256);
+    admin_workers_ = std::make_unique<WorkerPool>(1, 256);
 
     http::Server::Dependencies dependencies;
     dependencies.metrics = metrics_.get();
@@ -80,6 +81,7 @@ class ServeCommand final : public Command {
     }
     auto server = http::Server::Start(*std::move(server_options), Listeners(), dependencies);
     if (!server) return ReportFailure(server.error());
+    InstallReloadHandler();
     Announce(**server, authenticator->get() != nullptr);
     WaitForInterrupt();
     return ShutDown(**server);
@@ -130,6 +132,15 @@ class ServeCommand final : public Command {
   std::vector<http::ListenerOptions> Listeners() {
     http::OpsRoutesOptions ops;
     ops.health = [models = models_] { return WorstHealth(*models); };
+    if (governed_ != nullptr) {
+      ops.alarms = [backend = std::weak_ptr(governed_->governance().backend())]() -> std::vector<std::string> {
+        const auto governed = backend.lock();
+        std::vector<std::string> alarms;
+        if (governed != nullptr && governed->cross_partition_hits() > 0) alarms.push_back("cross_partition_hits");
+        if (governed != nullptr && governed->decisions_without_row() > 0) alarms.push_back("decisions_without_row");
+        return alarms;
+      };
+    }
     ops.metrics = metrics_.get();
     ops.version = SURETY_VERSION;
     http::OpenAiOptions openai;
@@ -156,14 +167,14 @@ class ServeCommand final : public Command {
       admin.routes = http::OpsRoutes(ops);
       http::AdminOptions actions;
       actions.models = models_;
-      actions.post = slow_workers_->AsPostTask();
+      actions.post = admin_workers_->AsPostTask();
       if (governed_ == nullptr) {  // else a model that the policy does not name would be served beside it
         actions.load = [this](const std::string& model, const std::string& name) { return host_->Load(model, name); };
         actions.unload = [this](const std::string& name) { return host_->Unload(name); };
       }
       for (http::Route& route : http::AdminRoutes(std::move(actions))) admin.routes.push_back(std::move(route));
       if (governed_ != nullptr) {
-        auto routes = http::GovernanceAdminRoutes(governed_->governance(), slow_workers_->AsPostTask());
+        auto routes = http::GovernanceAdminRoutes(governed_->governance(), admin_workers_->AsPostTask());
         for (http::Route& route : routes) admin.routes.push_back(std::move(route));
       }
       listeners.push_back(std::move(admin));
@@ -197,11 +208,31 @@ class ServeCommand final : public Command {
                HumanSeconds(flags_.drain_s));
   }
 
-  static void WaitForInterrupt() {
+  void WaitForInterrupt() {
     while (!Interrupted()) {
+      if (TakeReload()) Reload();
       pollfd wait = {InterruptDescriptor(), POLLIN, 0};
       poll(&wait, 1, 1000);
+      ForgetWakeUps();
     }
+  }
+
+  // SIGHUP: as POST /admin/policy/reload.
+  void Reload() {
+    if (governed_ == nullptr) return Log("SIGHUP: there is no policy to read again; nothing has changed\n");
+    const auto now = governed_->governance().Reload();
+    if (!now) {
+      return Log(fmt::format("SIGHUP: the policy was not reloaded, the one before stays in force: {}\n",
+                             now.error().message()));
+    }
+    Log(fmt::format("SIGHUP: policy {} {} is in force, digest {}, {}\n", std::string(now->at("policy").as_string()),
+                    std::string(now->at("version").as_string()), std::string(now->at("digest").as_string()),
+                    now->at("changed").as_bool() ? "changed" : "the same as before"));
+  }
+
+  void Log(const std::string& line) {
+    const std::lock_guard lock(log_mutex_);
+    PrintErrorText(line);
   }
 
   void DrainModels(int64_t limit_ms) {
@@ -229,6 +260,7 @@ class ServeCommand final : public Command {
     drain.join();
     workers_.reset();  // no handler runs any more; what they hold ends, and is traced
     slow_workers_.reset();
+    admin_workers_.reset();
     if (tracing_.exporter) tracing_.exporter->Shutdown(kTraceFlushMs);
     return kExitOk;
   }
@@ -241,7 +273,7 @@ class ServeCommand final : public Command {
   std::shared_ptr<http::ModelRegistry> models_;
   std::unique_ptr<ModelHost> host_;
   std::unique_ptr<GovernedServing> governed_;    // null: requests are not governed
-  std::unique_ptr<WorkerPool> workers_, slow_workers_;
+  std::unique_ptr<WorkerPool> workers_, slow_workers_, admin_workers_;
 };
 
 }  // namespace

@@ -116,7 +116,7 @@ class SloCommand final : public Command {
     call.url += "/admin/slo";
     if (!key_.empty()) call.headers.emplace_back("Authorization", "Bearer " + key_);
     call.deadline_ns = Clock::Real().NowNanos() + SecondsToNanos(timeout_s_);
-    call.ca_file = ca_file_;
+    call.tls.ca_file = ca_file_;
     call.stop = [] { return Interrupted(); };
     SURETY_ASSIGN_OR_RETURN(const gateway::HttpReply reply, gateway::CallHttp(call));
     if (reply.status == 401 || reply.status == 403) {

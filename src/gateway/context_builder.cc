@@ -16,14 +16,16 @@ constexpr int kMessageOverheadTokens = 8;   // role marks of chat templates
 constexpr size_t kMaxGrammarQuoteBytes = 200;
 constexpr size_t kMaxGrammarQuotes = 256;
 
-// Angle brackets cannot be written in a block, so none of its text can look like its end or like another block.
-std::string EscapedText(std::string_view text) {
+// Angle brackets cannot be written in a block, nor quotes in an attribute, so none of its text can look like its end or
+// like another block.
+std::string EscapedText(std::string_view text, bool in_attribute = false) {
   std::string out;
   for (const char c : text) {
     switch (c) {
       case '<': out += "&lt;"; break;
       case '>': out += "&gt;"; break;
       case '&': out += "&amp;"; break;
+      case '"': out += in_attribute ? "&quot;" : "\""; break;
       default: out += c;
     }
   }
@@ -31,7 +33,10 @@ std::string EscapedText(std::string_view text) {
 }
 
 std::string ToolBlock(const ToolResult& result) {
-  return "<tool name=\"" + EscapedText(result.tool) + "\">" + EscapedText(CanonicalJson(result.value)) + "</tool>\n";
+  // That nobody looked is not that there is nothing.
+  const std::string name = "<tool name=\"" + EscapedText(result.tool, true) + "\"";
+  if (!result.status.ok()) return name + " checked=\"no\">not checked</tool>\n";
+  return name + ">" + EscapedText(CanonicalJson(result.value)) + "</tool>\n";
 }
 
 json::object ChatMessage(std::string_view role, std::string_view content) {
@@ -51,7 +56,9 @@ class Builder {
       : request_(request), conversation_(conversation), evidence_(evidence), count_(count) {
     if (request.spec != nullptr) spec_ = *request.spec;
     const int reserve = std::min(spec_.reserve_output_tokens, request.route->max_output_tokens);
-    budget_ = request.context_tokens - reserve;
+    const bool known = request.context_tokens > 0;
+    budget_ = (known ? request.context_tokens : kAssumedContextTokens) - reserve;
+    if (!known && spec_.max_input_tokens > 0) budget_ = spec_.max_input_tokens;
     if (spec_.max_input_tokens > 0) budget_ = std::min(budget_, spec_.max_input_tokens);
   }
 
@@ -70,6 +77,17 @@ class Builder {
   int left() const { return budget_ - taken_; }
   int Count(std::string_view text) const { return text.empty() ? 0 : count_(text) + kMessageOverheadTokens; }
 
+  // Calls of tools and names are read by the model too.
+  int CountMessage(const json::value& message) const {
+    const bool plain = !message.is_object() || !message.get_object().contains("tool_calls");
+    return plain ? Count(ContentOf(message)) : Count(ContentOf(message)) + Count(TextsOf(message));
+  }
+
+  static std::string ToolsText(const api::GenerationRequest& request) {
+    const json::value* tools = request.template_values.if_contains("tools");
+    return tools == nullptr ? std::string() : json::serialize(*tools);
+  }
+
   // What is never cut.
   void TakeFixed() {
     instruction_ = request_.route->system;
@@ -78,12 +96,13 @@ class Builder {
       if (IsSystem(message)) instruction_ += "\n" + ContentOf(message);
     }
     for (const ToolResult& result : evidence_.tools) {
-      if (result.status.ok()) tools_ += ToolBlock(result);
+      tools_ += ToolBlock(result);
     }
     out_.use.instruction_tokens = Count(instruction_);
+    if (request_.request != nullptr) out_.use.instruction_tokens += Count(ToolsText(*request_.request));
     out_.use.evidence_tokens = Count(tools_);
     out_.use.question_tokens = Count(conversation_.question);
-    for (const json::value& message : conversation_.after) out_.use.question_tokens += Count(ContentOf(message));
+    for (const json::value& message : conversation_.after) out_.use.question_tokens += CountMessage(message);
     taken_ = out_.use.instruction_tokens + out_.use.evidence_tokens + out_.use.question_tokens;
   }
 
@@ -120,7 +139,7 @@ class Builder {
     for (const json::value& turn : turns) out_.use.turns_offered += IsSystem(turn) ? 0 : 1;
     while (first_turn_ > 0) {
       const json::value& turn = turns[first_turn_ - 1];
-      const int tokens = IsSystem(turn) ? 0 : Count(ContentOf(turn));
+      const int tokens = IsSystem(turn) ? 0 : CountMessage(turn);
       if (tokens > room) break;
       room -= tokens;
       out_.use.history_tokens += tokens;
@@ -155,9 +174,14 @@ class Builder {
   BuiltContext out_;
 };
 
-std::string AllContents(const json::array& messages) {
+// Every text that the model's server gets, a line each.
+std::string AllTexts(const json::array& messages, const api::GenerationRequest* request) {
   std::string all;
-  for (const json::value& message : messages) all += ContentOf(message) + '\n';
+  for (const json::value& message : messages) all += ContentOf(message) + '\n' + TextsOf(message);
+  if (request == nullptr) return all;
+  all += TextsOf(request->template_values) + TextsOf(request->constraint.schema);
+  all += request->constraint.grammar + '\n' + request->prediction + '\n';
+  for (const std::string& stop : request->stop) all += stop + '\n';
   return all;
 }
 
@@ -199,7 +223,7 @@ std::vector<std::string_view> QuotableSentences(std::string_view text, size_t le
 
 std::string PassageBlock(const Passage& passage) {
   return "<source id=\"" + passage.document + ":" + passage.chunk + "@" + passage.version + "\" title=\"" +
-         EscapedText(passage.title) + "\">" + EscapedText(passage.text) + "</source>\n";
+         EscapedText(passage.title, true) + "\">" + EscapedText(passage.text) + "</source>\n";
 }
 
 Result<BuiltContext> BuildContext(const ContextRequest& request, const Conversation& conversation,
@@ -207,7 +231,7 @@ Result<BuiltContext> BuildContext(const ContextRequest& request, const Conversat
                                   const PersonalDataFinder& personal) {
   SURETY_ASSIGN_OR_RETURN(BuiltContext built, Builder(request, conversation, evidence, count).Build());
   if (request.spec != nullptr && !request.spec->forbidden.empty()) {
-    for (const std::string& kind : personal(AllContents(built.messages))) {
+    for (const std::string& kind : personal(AllTexts(built.messages, request.request))) {
       if (std::ranges::find(request.spec->forbidden, kind) == request.spec->forbidden.end()) continue;
       return Error(Status(StatusCode::kPermissionDenied,
                           "the context would hold personal data of kind '" + kind + "', which context '" +

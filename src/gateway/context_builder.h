@@ -2,10 +2,11 @@
 // fits, and the question. Budgets are counted with the model's own tokenizer.
 //
 // Classes: the question, the instruction and tool results are never cut (too many of them: kOutOfRange, and the route's
-// fallback decides); passages are taken best first within their budget, with a cap for each document, whole or not at
-// all; the conversation loses its oldest turns. Text of passages and tools cannot close the block that it stands in.
+// fallback decides), nor are the caller's tools; passages are taken best first within their budget, with a cap for each
+// document, whole or not at all; the conversation loses its oldest turns. Text of passages and tools cannot close the
+// block that it stands in.
 // Threads: pure. Errors: kOutOfRange with what is over its budget; kPermissionDenied where a forbidden kind of personal
-// data is in what would be sent.
+// data is in what would be sent: in any text of it, arguments of tool calls, names and schemas included.
 #pragma once
 
 #include <functional>
@@ -28,7 +29,8 @@ using PersonalDataFinder = std::function<std::vector<std::string>(std::string_vi
 struct ContextRequest {
   const RouteSpec* route = nullptr;
   const ContextSpec* spec = nullptr;      // null: the model's own limit alone
-  int context_tokens = 0;                 // of the model
+  int context_tokens = 0;                 // of the model; 0: not known, and kAssumedContextTokens is taken
+  const api::GenerationRequest* request = nullptr;  // what else of it goes to the model: tools, constraint, prediction
   std::string repair;                     // what the last attempt got wrong; empty: the first
 };
 

@@ -21,6 +21,39 @@ std::string TextOfMessage(const json::value& message) {
   return content == nullptr ? std::string() : TextOfContent(*content);
 }
 
+constexpr int kMaxTextDepth = 64;   // deeper than any message is read; what lies deeper is taken as it stands
+
+void AppendTexts(const json::value& value, bool names, int depth, std::string& out) {
+  if (depth > kMaxTextDepth) {
+    out += json::serialize(value) + '\n';
+  } else if (value.is_string()) {
+    const std::string_view text = value.get_string();
+    if (!text.empty()) out.append(text).append("\n");
+    const size_t first = text.find_first_not_of(" \t\r\n");
+    if (first == std::string_view::npos || (text[first] != '{' && text[first] != '[')) return;
+    boost::system::error_code failed;
+    const json::value inner = json::parse(text, failed);
+    if (!failed) AppendTexts(inner, names, depth + 1, out);
+  } else if (value.is_array()) {
+    for (const json::value& item : value.get_array()) AppendTexts(item, names, depth + 1, out);
+  } else if (value.is_object()) {
+    for (const auto& member : value.get_object()) {
+      if (names) out.append(member.key()).append("\n");
+      AppendTexts(member.value(), names, depth + 1, out);
+    }
+  } else if (value.is_number() && names) {
+    out += json::serialize(value) + '\n';  // a number may be somebody's
+  }
+}
+
+// What a caller says beside the messages.
+std::string TextsBeside(const api::GenerationRequest& request) {
+  std::string out;
+  AppendTexts(request.template_values, false, 0, out);
+  if (!request.prediction.empty()) out += request.prediction + '\n';
+  return out.empty() ? out : '\n' + out;
+}
+
 json::object SamplingJson(const api::SamplingParams& s) {
   json::array bias;
   for (const auto& [token, value] : s.logit_bias) bias.push_back(json::array{token, static_cast<double>(value)});
@@ -123,11 +156,18 @@ std::string TextOfContent(const json::value& content) {
   return text;
 }
 
+std::string TextsOf(const json::value& value) {
+  std::string out;
+  AppendTexts(value, true, 0, out);
+  return out;
+}
+
 Result<Conversation> ReadConversation(const api::GenerationRequest& request) {
   Conversation out;
   out.has_tools = request.tool_use.choice != api::ToolUse::Choice::kNone || request.template_values.contains("tools");
   if (request.has_prompt) {
-    out.question = out.all_text = request.prompt;
+    out.question = request.prompt;
+    out.all_text = request.prompt + TextsBeside(request);
     out.canonical = "[]";
     return out;
   }
@@ -141,7 +181,12 @@ Result<Conversation> ReadConversation(const api::GenerationRequest& request) {
     out.has_tools |= role == "tool" || request.messages[i].as_object().contains("tool_calls");
     const std::string text = TextOfMessage(request.messages[i]);
     if (!text.empty()) out.all_text += text + '\n';
+    for (const auto& member : request.messages[i].as_object()) {
+      const bool said = member.key() == "role" || member.key() == "content";
+      if (!said) AppendTexts(member.value(), false, 0, out.all_text);
+    }
   }
+  out.all_text += TextsBeside(request);
   if (last == request.messages.size()) {
     return Error(InvalidArgumentError("no message has the role user: there is no question to decide about"));
   }

@@ -65,6 +65,7 @@ void VisitRecord(Record& record, F&& visit) {
   visit("policy_digest", record.policy_digest);
   visit("subject", record.subject);
   visit("tenant", record.tenant);
+  visit("permissions", record.permissions);
   visit("partition", record.partition_digest);
   visit("signals", record.signals);
   visit("confidence", record.confidence);
@@ -306,6 +307,34 @@ object DecisionRecord::ToJson() const {
   if (request.empty()) writer.out.erase("request");
   if (answer.empty()) writer.out.erase("answer");
   return std::move(writer.out);
+}
+
+object DecisionRecord::TakeTexts() {
+  object texts{{"request", std::exchange(request, {})}, {"answer", std::exchange(answer, {})}};
+  array reasons, values;
+  for (Verdict& verdict : verdicts) {
+    array found;
+    for (Finding& finding : verdict.findings) found.push_back(value(std::exchange(finding.what, {})));
+    if (verdict.reason.empty() && found.empty()) continue;
+    reasons.push_back(object{{"verifier", verdict.verifier}, {"reason", std::exchange(verdict.reason, {})},
+                             {"findings", std::move(found)}});
+  }
+  for (Conflict& conflict : conflicts) {
+    array lines;
+    for (std::string& line : conflict.violated_by) {
+      lines.push_back(value(line));
+      line.resize(std::min(line.find(' '), line.size()));  // tool and member; the value follows
+    }
+    values.push_back(object{{"invariant", conflict.invariant}, {"violated_by", std::move(lines)}});
+  }
+  if (!reasons.empty()) texts["verdicts"] = std::move(reasons);
+  if (!values.empty()) texts["conflicts"] = std::move(values);
+  if (error.empty()) return texts;
+  texts["error"] = error;
+  const size_t end = error.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+  const bool coded = end != 0 && (end == std::string::npos || error[end] == ':');
+  error = coded ? error.substr(0, end) : "EVIDENCE";  // of tools that fail or contradict each other
+  return texts;
 }
 
 Result<DecisionRecord> DecisionRecord::FromJson(const object& json) {

@@ -1,5 +1,5 @@
-// Everything that is needed to rebuild a decision: one row of the audit log. No text of a customer stands in it but
-// where `payload` is kept apart and encrypted or the policy says so; digests otherwise.
+// Everything that is needed to rebuild a decision: one row of the audit log. What may hold texts or data of a customer
+// is taken out of it (TakeTexts) and kept apart, encrypted; names, codes and digests stand in clear.
 //
 // Threads: a value. Units: nanoseconds; wall times since the Unix epoch.
 #pragma once
@@ -29,6 +29,14 @@ struct StageTimes {
   int64_t total_ns = 0;        // from submission to the last event
   int64_t first_token_ns = 0;  // from submission to the caller's first byte
   int64_t first_useful_ns = 0; // to the first verified or released sentence
+
+  // The same way in finer parts, for measurements (surety bench policy); not in the row.
+  int64_t decide_ns = 0;       // conversation, identity, signals, route, quota
+  int64_t cache_ns = 0, retrieve_ns = 0, tools_ns = 0;
+  int64_t context_ns = 0;      // to the model's submission
+  int64_t model_ns = 0;        // from there to a worker that has the whole answer; verify_ns follows
+  int64_t review_ns = 0;       // the ticket
+  int64_t audit_ns = 0;        // rows: made, sealed, on disk, and back on a worker
 };
 
 struct CostParts {
@@ -41,6 +49,7 @@ struct DecisionRecord {
   int64_t time_ns = 0;                       // wall, when it was received
   std::string policy_id, policy_digest;
   std::string subject, tenant;
+  std::vector<std::string> permissions;      // with which it was asked: who has fewer cannot see the answer
   std::string partition_digest;              // empty: no partition
   std::map<std::string, std::string> signals;  // label, number or "abstained" by name; with risk and complexity
   std::map<std::string, double> confidence;  // of classifiers
@@ -61,6 +70,9 @@ struct DecisionRecord {
   CostParts cost;
   double avoided_cost = 0;                   // of a cache hit
 
+  // Takes out what may hold a customer's data, in the form of docs/governance.md: request, answer, reasons and findings
+  // of verdicts, values of conflicts, the error's message. What stays: verifiers, sources, the error's code.
+  boost::json::object TakeTexts();
   boost::json::object ToJson() const;        // stable names: docs/governance.md
   static Result<DecisionRecord> FromJson(const boost::json::object& json);
 };

@@ -49,10 +49,15 @@ class RecordMaker {
   }
   DecisionRecord Make() {
     DecisionRecord record;
-    record.decision = {"dec_" + Text(), Text(), Text(), Text(), static_cast<api::Outcome>(Below(6)), Below(2) == 0,
-                       Text(),          Text(), Number(), static_cast<int>(random_())};
+    record.decision.id = "dec_" + Text();
+    record.decision.outcome = static_cast<api::Outcome>(Below(6));
+    record.decision.draft = Below(2) == 0;
+    record.decision.cost = Number();
+    record.decision.attempts = static_cast<int>(random_());
     record.time_ns = Whole();
-    for (std::string* text : {&record.policy_id, &record.policy_digest, &record.subject, &record.tenant,
+    for (std::string* text : {&record.decision.route, &record.decision.policy_version, &record.decision.cache,
+                              &record.decision.verifier, &record.decision.review_ticket, &record.policy_id,
+                              &record.policy_digest, &record.subject, &record.tenant,
                               &record.partition_digest, &record.model, &record.model_revision, &record.request_digest,
                               &record.prompt_digest, &record.answer_digest, &record.seed, &record.answer,
                               &record.action, &record.error}) {
@@ -62,6 +67,7 @@ class RecordMaker {
     for (size_t n = Below(4); n > 0; --n) record.confidence[Text()] = Number();
     if (Below(2) == 0) record.request = {{"messages", {{{"role", "user"}}}}, {"deep", {1, nullptr, true}}};
     record.passages = List([&] { return Text(); });
+    record.permissions = List([&] { return Text(); });
     record.tool_digests = List([&] { return Text(); });
     record.verdicts = List([&] { return MakeVerdict(); });
     record.conflicts = List([&] { return Conflict{Text(), Text(), Text(), List([&] { return Text(); })}; });
@@ -98,8 +104,10 @@ void ExpectSameRecord(const DecisionRecord& a, const DecisionRecord& b) {
                      a.confidence, a.model, a.model_revision, a.request_digest, a.prompt_digest, a.answer_digest),
             std::tie(b.time_ns, b.policy_id, b.policy_digest, b.subject, b.tenant, b.partition_digest, b.signals,
                      b.confidence, b.model, b.model_revision, b.request_digest, b.prompt_digest, b.answer_digest));
-  EXPECT_EQ(std::tie(a.seed, a.answer, a.passages, a.tool_digests, a.action, a.error, a.attempts, a.avoided_cost),
-            std::tie(b.seed, b.answer, b.passages, b.tool_digests, b.action, b.error, b.attempts, b.avoided_cost));
+  EXPECT_EQ(std::tie(a.seed, a.answer, a.passages, a.tool_digests, a.action, a.error, a.attempts, a.avoided_cost,
+                     a.permissions),
+            std::tie(b.seed, b.answer, b.passages, b.tool_digests, b.action, b.error, b.attempts, b.avoided_cost,
+                     b.permissions));
   EXPECT_EQ(a.request, b.request);
   ASSERT_EQ(a.verdicts.size(), b.verdicts.size());
   for (size_t i = 0; i < a.verdicts.size(); ++i) {
@@ -176,10 +184,11 @@ TEST(DecisionRecordTest, NamesAreStable) {
   for (const auto& member : json) names.emplace_back(member.key());
   EXPECT_EQ(names, (std::vector<std::string>{
                        "id", "time_ns", "route", "outcome", "policy_id", "policy_version", "policy_digest", "subject",
-                       "tenant", "partition", "signals", "confidence", "model", "model_revision", "request_digest",
-                       "prompt_digest", "answer_digest", "seed", "cache", "draft", "verifier", "review_ticket",
-                       "caller_cost", "n_attempts", "request", "answer", "passages", "tools", "verdicts", "conflicts",
-                       "action", "error", "attempts", "usage", "times_ns", "cost", "avoided_cost"}));
+                       "tenant", "permissions", "partition", "signals", "confidence", "model", "model_revision",
+                       "request_digest", "prompt_digest", "answer_digest", "seed", "cache", "draft", "verifier",
+                       "review_ticket", "caller_cost", "n_attempts", "request", "answer", "passages", "tools",
+                       "verdicts", "conflicts", "action", "error", "attempts", "usage", "times_ns", "cost",
+                       "avoided_cost"}));
   record.request = {};
   record.answer = "";
   EXPECT_FALSE(record.ToJson().contains("request"));
@@ -204,6 +213,35 @@ TEST(DecisionRecordTest, AFaultIsNamedByItsPath) {
   EXPECT_EQ(fault(R"({"id":"d","usage":{"prompt_tokens":3000000000}})"),
             "decision record: usage.prompt_tokens is not a whole number in its range");
   EXPECT_EQ(fault(R"({"id":"d","signals":{"risk":1}})"), "decision record: signals.risk is not a text");
+}
+
+TEST(DecisionRecordTest, TextsAreTakenOutAndNamesAndCodesStay) {
+  DecisionRecord record;
+  record.decision.id = "dec_1";
+  record.request = {{"messages", "MARKER request"}};
+  record.answer = "MARKER answer";
+  record.verdicts = {{"judge", "1", Verdict::Outcome::kFail, "MARKER reason", {{"MARKER found", "text", 3, 4}}, 5}};
+  record.conflicts = {{"agree", "a.x == 1", "b.y", {"rail.status = \"MARKER\" (observed 2026)", "core.reversed"}}};
+  record.error = "UNAVAILABLE: MARKER of the provider";
+  const std::string before = boost::json::serialize(record.ToJson());
+  size_t n_markers = 0;
+  for (size_t at = before.find("MARKER"); at != std::string::npos; at = before.find("MARKER", at + 1)) ++n_markers;
+  EXPECT_EQ(n_markers, 6u);  // the control
+  const std::string texts = boost::json::serialize(record.TakeTexts());
+  const std::string clear = boost::json::serialize(record.ToJson());
+  EXPECT_EQ(clear.find("MARKER"), std::string::npos) << clear;
+  for (const char* kept : {"judge", "fail", "agree", "a.x == 1", "rail.status", "core.reversed", "UNAVAILABLE"}) {
+    EXPECT_NE(clear.find(kept), std::string::npos) << kept;
+  }
+  for (const char* taken : {"MARKER request", "MARKER answer", "MARKER reason", "MARKER found", "MARKER\\\"",
+                            "MARKER of the provider"}) {
+    EXPECT_NE(texts.find(taken), std::string::npos) << taken;
+  }
+  EXPECT_EQ(record.verdicts[0].findings[0].offset, 3u);
+  DecisionRecord tools;
+  tools.error = "tool 'rail': MARKER";
+  (void)tools.TakeTexts();
+  EXPECT_EQ(tools.error, "EVIDENCE");
 }
 
 }  // namespace

@@ -39,7 +39,9 @@ struct Evidence {
   std::string retrieval_snapshot;
   Validity validity;                      // the intersection of all passages, tables and the policy
   int64_t as_of_ns = 0;
-  std::map<std::string, std::string> facts;  // signals, dimensions and metadata by name, as texts
+  // By name, as texts. `facts`: dimensions that the identity, a tool or the policy vouches for. `signals`: what was
+  // read from the caller's own words or metadata, which proves nothing that an answer says.
+  std::map<std::string, std::string> facts, signals;
 };
 
 // Two sources that contradict each other: what a person needs, and no cause.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <tuple>
 #include <utility>
 
 #include <openssl/rand.h>
@@ -28,6 +29,15 @@ std::optional<api::Refusal> Unsupported(const api::GenerationRequest& request) {
   if (request.n_logprobs >= 0) return no("n_logprobs", "a governed model gives no logprobs");
   if (request.n_prompt_logprobs >= 0) return no("n_prompt_logprobs", "a governed model gives no logprobs");
   return std::nullopt;
+}
+
+// Wherever it stands in the file.
+bool SameBudget(const BudgetSpec& a, const BudgetSpec& b) {
+  const auto fields = [](const BudgetSpec& spec) {
+    return std::tie(spec.scope, spec.only, spec.max_budget, spec.budget_duration_ns, spec.calendar_month,
+                    spec.rpm_limit, spec.tpm_limit, spec.max_parallel_requests, spec.shadow);
+  };
+  return fields(a) == fields(b);
 }
 
 std::shared_ptr<api::Backend> PrimaryOf(const PolicyRuntime& runtime) {
@@ -67,11 +77,14 @@ GovernedBackend::GovernedBackend(Options options, std::shared_ptr<const PolicyRu
     : options_(std::move(options)), primary_(PrimaryOf(*runtime)), runtime_(std::move(runtime)) {
   description_ = primary_->description();
   description_.name = options_.name;
+  description_.governed = true;
   quota_ = Quota::Make(runtime_->policy->budgets, *options_.clock);
   workers_ = std::make_unique<WorkerPool>(options_.n_workers, options_.max_waiting);
   services_.clock = options_.clock;
+  ticker_ = std::make_unique<ProgressTicker>(*options_.clock);
+  services_.ticker = ticker_.get();
   searchers_ = std::make_unique<WorkerPool>(kSearchThreads, options_.max_waiting);
-  services_.post = workers_->AsPostTask();
+  services_.post = [this](Task step) { return workers_->PostNext(std::move(step)); };
   services_.post_search = searchers_->AsPostTask();
   services_.cache = options_.cache.get();
   services_.audit = options_.audit.get();
@@ -80,6 +93,11 @@ GovernedBackend::GovernedBackend(Options options, std::shared_ptr<const PolicyRu
   services_.vault = options_.vault.get();
   services_.scopes = options_.scopes.get();
   services_.personal = options_.personal;
+  services_.cross_partition_hits = &cross_partition_hits_;
+  services_.decision_rows = &decision_rows_;
+  services_.start_shadow = [this](auto policy, api::GenerationRequest request, CacheShadow shadow) {
+    return StartShadow(std::move(policy), std::move(request), std::move(shadow));
+  };
 }
 
 GovernedBackend::~GovernedBackend() {
@@ -88,14 +106,26 @@ GovernedBackend::~GovernedBackend() {
 }
 
 void GovernedBackend::Use(std::shared_ptr<const PolicyRuntime> runtime) {
-  std::shared_ptr<Quota> quota = Quota::Make(runtime->policy->budgets, *options_.clock);
   options_.ledger->UsePolicy(*runtime->policy);
   const std::lock_guard lock(mutex_);
-  // What is spent stays spent; windows that the new policy does not know are dropped.
-  const Status restored = quota->Restore(quota_->Save());
-  (void)restored.ok();
-  quota_ = std::move(quota);
+  if (!std::ranges::equal(runtime->policy->budgets, runtime_->policy->budgets, SameBudget)) {
+    std::shared_ptr<Quota> quota = Quota::Make(runtime->policy->budgets, *options_.clock);
+    // What is spent stays spent; windows that the new policy does not know are dropped.
+    const Status restored = quota->Restore(quota_->Save());
+    (void)restored.ok();
+    quota_ = std::move(quota);
+  }
   runtime_ = std::move(runtime);
+}
+
+boost::json::object GovernedBackend::SavedBudgets() const {
+  const std::lock_guard lock(mutex_);
+  return quota_->Save();
+}
+
+Status GovernedBackend::RestoreBudgets(const boost::json::object& saved) {
+  const std::lock_guard lock(mutex_);
+  return quota_->Restore(saved);
 }
 
 std::shared_ptr<const PolicyRuntime> GovernedBackend::runtime() const {
@@ -106,7 +136,8 @@ std::shared_ptr<const PolicyRuntime> GovernedBackend::runtime() const {
 api::Health GovernedBackend::health() const {
   if (options_.audit->failed()) return api::Health::kStalled;
   api::Health worst = api::Health::kReady;
-  for (const auto& [name, model] : runtime()->models) worst = std::max(worst, model->health());
+  const auto held = runtime();  // a reload may come in between
+  for (const auto& [name, model] : held->models) worst = std::max(worst, model->health());
   return worst;
 }
 
@@ -123,11 +154,16 @@ std::expected<api::RequestId, api::Refusal> GovernedBackend::Submit(api::Generat
   {
     const std::lock_guard lock(mutex_);
     if (draining_) return Refused(UnavailableError("the server is shutting down"), "");
+    if (tasks_.size() >= options_.max_open) {
+      const Status full = ResourceExhaustedError("too many governed requests are open");
+      return std::unexpected(api::Refusal{full, "", 1, nullptr});
+    }
     id = next_id_++;
     setup.id = id;
     setup.runtime = runtime_;
     setup.quota = quota_;
     setup.ended = [this, id] {
+      ++n_ended_;
       const std::lock_guard ended_lock(mutex_);
       tasks_.erase(id);
       ended_.notify_all();
@@ -141,6 +177,49 @@ std::expected<api::RequestId, api::Refusal> GovernedBackend::Submit(api::Generat
   ended_.notify_all();
   api::Refusal refusal{ResourceExhaustedError("too many governed requests wait"), "", 1, nullptr};
   return std::unexpected(std::move(refusal));
+}
+
+// One at a time, so that they take no more than one place of those who wait.
+bool GovernedBackend::StartShadow(std::shared_ptr<const PolicyRuntime> runtime, api::GenerationRequest request,
+                                  CacheShadow shadow) {
+  GovernedTask::Setup setup;
+  setup.services = &services_;
+  setup.request = std::move(request);
+  setup.sink = [](api::Event) {};
+  setup.decision = shadow.decision;
+  setup.shadow = std::move(shadow);
+  setup.runtime = std::move(runtime);
+  std::shared_ptr<GovernedTask> task;
+  api::RequestId id = 0;
+  const auto end = [this](api::RequestId ended) {
+    const std::lock_guard lock(mutex_);
+    tasks_.erase(ended);
+    shadow_runs_ = false;
+    ended_.notify_all();
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    if (draining_ || shadow_runs_) return false;
+    shadow_runs_ = true;
+    id = next_id_++;
+    setup.id = id;
+    setup.quota = quota_;
+    setup.ended = [end, id] { end(id); };
+    task = std::make_shared<GovernedTask>(std::move(setup));
+    tasks_[id] = task;
+  }
+  if (workers_->Post([task] { task->Start(); })) return true;
+  end(id);
+  return false;
+}
+
+int64_t GovernedBackend::decisions_without_row() const {
+  const int64_t ended = n_ended_;  // first: each has counted its row before
+  return std::max<int64_t>(ended - decision_rows_, 0);
+}
+
+int64_t GovernedBackend::cross_partition_hits() const {
+  return cross_partition_hits_ + options_.cache->counters().cross_partition_hits;
 }
 
 void GovernedBackend::Cancel(api::RequestId id) {
@@ -184,7 +263,8 @@ Result<std::vector<api::EmbeddingResult>> GovernedBackend::EmbedTokens(
 
 Result<api::ForgetReceipt> GovernedBackend::Forget(const api::Scope& scope, api::ForgetExtent extent) {
   api::ForgetReceipt sum;
-  for (const auto& [name, model] : runtime()->models) {
+  const auto held = runtime();
+  for (const auto& [name, model] : held->models) {
     auto receipt = model->Forget(scope, extent);
     if (!receipt && receipt.error().code() == StatusCode::kUnimplemented) continue;  // keeps nothing of its own
     if (!receipt) return Error(receipt.error().WithContext("model '" + name + "'"));
@@ -216,6 +296,8 @@ boost::json::object GovernedBackend::DebugState() const {
                           {"policy_digest", now->policy->digest},
                           {"cache_entries", options_.cache->n_entries()},
                           {"cache_bytes", options_.cache->bytes()},
+                          {"cross_partition_hits", cross_partition_hits()},
+                          {"decisions_without_row", decisions_without_row()},
                           {"audit_rows", options_.audit->n_rows()},
                           {"audit_failed", options_.audit->failed()}};
   boost::json::array models;

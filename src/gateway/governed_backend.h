@@ -3,11 +3,12 @@
 //
 // Threads: any. Owns: its workers and tasks; shares models, cache, audit log, review store and ledger with who made it.
 // Errors: Submit refuses what the path cannot honour, naming the field: raw token ids, several choices, logprobs (they
-// would tell of text that is not released), and everything while draining. Denials by the policy are refusals too, with
-// their audit row.
+// would tell of text that is not released), what finds no room, and everything while draining. No decision is made
+// about these, so they have no id and no audit row. What the policy denies is decided, and has its row.
 // Invariants: (1) api::Backend's. (2) A request keeps the policy with which it began; Use takes effect with the next.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,7 +25,8 @@ class GovernedBackend final : public api::Backend {
   struct Options {
     std::string name;                      // as requests name it
     int n_workers = 8;
-    size_t max_waiting = 4096;
+    size_t max_waiting = 4096;             // for a worker to begin them
+    size_t max_open = 16'384;              // begun or waiting, until their last event
     const Clock* clock = nullptr;
     std::shared_ptr<ResponseCache> cache;
     std::shared_ptr<AuditLog> audit;
@@ -41,6 +43,14 @@ class GovernedBackend final : public api::Backend {
   // From the next request on. Budgets keep what was spent.
   void Use(std::shared_ptr<const PolicyRuntime> runtime);
   std::shared_ptr<const PolicyRuntime> runtime() const;
+  // What budgets of money have spent, for a later process (Quota::Save, Quota::Restore).
+  boost::json::object SavedBudgets() const;
+  Status RestoreBudgets(const boost::json::object& saved);
+
+  // Answers found in a partition that was not asked: must be 0. None of them was released.
+  int64_t cross_partition_hits() const;
+  // Requests that have ended less the rows of decisions that are on disk: must be 0.
+  int64_t decisions_without_row() const;
 
   const api::ModelDescription& description() const override { return description_; }
   api::Health health() const override;
@@ -61,6 +71,7 @@ class GovernedBackend final : public api::Backend {
 
  private:
   GovernedBackend(Options options, std::shared_ptr<const PolicyRuntime> runtime);
+  bool StartShadow(std::shared_ptr<const PolicyRuntime> runtime, api::GenerationRequest request, CacheShadow shadow);
 
   Options options_;
   api::ModelDescription description_;
@@ -73,6 +84,10 @@ class GovernedBackend final : public api::Backend {
   std::map<api::RequestId, std::shared_ptr<GovernedTask>> tasks_;
   api::RequestId next_id_ = 1;
   bool draining_ = false;
+  bool shadow_runs_ = false;
+  std::atomic<int64_t> cross_partition_hits_ = 0;
+  std::atomic<int64_t> decision_rows_ = 0, n_ended_ = 0;   // counted apart, so that a way without a row shows
+  std::unique_ptr<ProgressTicker> ticker_;
   std::unique_ptr<WorkerPool> searchers_;
   std::unique_ptr<WorkerPool> workers_;    // last: its tasks use the rest
 };

@@ -128,8 +128,10 @@ TEST(GovernedBackendTest, WithoutARowNothingIsReleased) {
     EXPECT_EQ(reply.last.finish, FinishReason::kError);
     EXPECT_EQ(reply.last.error.code(), StatusCode::kUnavailable);
   }
+  EXPECT_EQ(world.backend->decisions_without_row(), 3);
   world.audit->fails = false;
   EXPECT_EQ(world.Send("@route=held Tell me").text, "An answer.");
+  EXPECT_EQ(world.backend->decisions_without_row(), 3);
 }
 
 TEST(GovernedBackendTest, AReviewedAnswerWaitsForAPerson) {
@@ -331,6 +333,32 @@ TEST(GovernedBackendTest, ConcurrentCallersCannotPassTheSameBudgetTwice) {
   EXPECT_EQ(n_answered + n_refused, 200);
   EXPECT_GE(n_answered, 10);
   EXPECT_LE(world.model->n_requests(), n_answered);
+}
+
+TEST(GovernedBackendTest, WhatIsLeftOfABudgetIsToldWithAnswersAndRefusals) {
+  Policy policy = WorldPolicy();
+  BudgetSpec budget;
+  budget.scope = BudgetSpec::Scope::kSubject;
+  budget.rpm_limit = 2;
+  budget.tpm_limit = 10'000'000;
+  policy.budgets.push_back(budget);
+  GovernedWorld world(policy);
+  world.script = [](const api::GenerationRequest&) {
+    ScriptedAnswer answer{.pieces = {"An answer."}};
+    answer.usage = {100, 0, 10, 0, 0};
+    return answer;
+  };
+  api::Decision told = world.Send("@route=held Tell me").decision();
+  EXPECT_EQ(told.requests.limit, 2);
+  EXPECT_EQ(told.requests.remaining, 1);
+  EXPECT_EQ(told.tokens.remaining, 10'000'000 - 110);  // settled, no longer the worst case
+  world.Send("@route=held Tell me");
+  const Reply refused = world.Send("@route=held Tell me");
+  EXPECT_EQ(refused.last.error.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused.decision().requests.remaining, 0);
+  EXPECT_GT(refused.decision().requests.reset_s, 0);
+  GovernedWorld without;
+  EXPECT_LT(without.Send("@route=held Tell me").decision().requests.limit, 0);
 }
 
 TEST(GovernedBackendTest, WhatAPathCannotHonourIsRefusedAndNamed) {

@@ -1,5 +1,6 @@
 // The part of a governed request before a model is asked: response cache, passages, tools.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <span>
@@ -14,11 +15,7 @@ namespace {
 
 std::string BasisDigest(std::string_view text) { return HexOf(Sha256Of(std::as_bytes(std::span(text)))); }
 
-struct Found {
-  std::vector<Passage> passages;
-};
-
-Result<Found> RunSearch(const PolicyRuntime& runtime, const RetrieverSpec& spec, ReadRights rights,
+Result<std::vector<Passage>> RunSearch(const PolicyRuntime& runtime, const RetrieverSpec& spec, ReadRights rights,
                         const std::string& question, std::vector<float> vector) {
   using By = RetrieverSpec::By;
   if (spec.by != By::kText && vector.empty()) {
@@ -27,25 +24,7 @@ Result<Found> RunSearch(const PolicyRuntime& runtime, const RetrieverSpec& spec,
   }
   if (spec.by == By::kText) vector.clear();
   const std::string_view query = spec.by == By::kVector ? std::string_view() : std::string_view(question);
-  Found found;
-  SURETY_ASSIGN_OR_RETURN(found.passages,
-                          runtime.stores.at(spec.name)->Search(std::move(rights), query, vector, spec.top_k));
-  return found;
-}
-
-// On a thread of the search pool; one that is late goes on by itself and its result is dropped.
-Result<Found> SearchInTime(std::shared_ptr<const PolicyRuntime> runtime, const RetrieverSpec& spec, ReadRights rights,
-                           const std::string& question, const std::vector<float>& vector, const PostTask& post) {
-  auto result = std::make_shared<std::promise<Result<Found>>>();
-  std::future<Result<Found>> future = result->get_future();
-  auto search = [runtime, spec, rights = std::move(rights), question, vector, result] {
-    result->set_value(RunSearch(*runtime, spec, rights, question, vector));
-  };
-  if (!post(std::move(search))) return Error(ResourceExhaustedError("too many searches wait"));
-  if (future.wait_for(std::chrono::nanoseconds(spec.deadline_ns)) != std::future_status::ready) {
-    return Error(Status(StatusCode::kDeadlineExceeded, "retriever '" + spec.name + "' was not done in time"));
-  }
-  return future.get();
+  return runtime.stores.at(spec.name)->Search(std::move(rights), query, vector, spec.top_k);
 }
 
 std::string ConflictText(const Conflict& conflict) {
@@ -55,6 +34,13 @@ std::string ConflictText(const Conflict& conflict) {
 }
 
 }  // namespace
+
+// Shared with its thread. One that is late is given up: not begun where it still waits, else its result is dropped.
+struct GovernedTask::Search {
+  std::promise<Result<std::vector<Passage>>> result;
+  std::atomic<bool> given_up = false;
+  int64_t deadline_ns = 0;
+};
 
 // All that decides the answer besides the circumstances and the question.
 AnswerBasis GovernedTask::BasisOf(const RouteSpec& route) {
@@ -71,30 +57,17 @@ AnswerBasis GovernedTask::BasisOf(const RouteSpec& route) {
   basis.audience = route.release.audience == ReleaseSpec::Audience::kCustomer ? "customer" : "internal";
   basis.channel = setup_.request.has_prompt ? "text" : "chat";
   if (route.cache.subject_bound) basis.subject = record_.subject;
+  basis.risk = NameOf(signals_.risk);
   basis.conversation = conversation_.canonical;
   return basis;
 }
 
-// True if the answer came from the cache. Nothing is looked up that could not also be stored.
-bool GovernedTask::TryCache(const RouteSpec& route) {
-  std::string& outcome = record_.decision.cache;
-  if (route.cache.mode == CacheSpec::Mode::kOff || route.answer != RouteSpec::Answer::kModel) {
-    outcome = "bypass:off";
-  } else if (!partition_) {
-    outcome = "bypass:no_partition";
-  } else if (conversation_.has_tools || !route.tools.empty()) {
-    outcome = "bypass:tools";
-  } else if (signals_.risk == Level::kHigh || !route.release.review.empty()) {
-    outcome = "bypass:risk";
-  } else {
-    outcome = "miss";
-  }
-  if (outcome != "miss") return false;
-  basis_ = BasisOf(route);
+std::optional<CacheHit> GovernedTask::FindCached(const RouteSpec& route, bool& exact) {
   std::optional<CacheHit> hit;
   if (route.cache.mode != CacheSpec::Mode::kSemantic) {
     hit = services_.cache->Find(*partition_, *basis_, conversation_.question, as_of_ns_);
   }
+  exact = hit.has_value();
   const auto intent = signals_.values.find("intent");
   const bool alike = route.cache.mode != CacheSpec::Mode::kExact && intent != signals_.values.end() &&
                      std::ranges::find(route.cache.intents, intent->second.label) != route.cache.intents.end();
@@ -106,11 +79,40 @@ bool GovernedTask::TryCache(const RouteSpec& route) {
                                          route.cache.similarity, as_of_ns_);
     }
   }
+  return hit;
+}
+
+// True if the answer came from the cache. Nothing is looked up that could not also be stored.
+bool GovernedTask::TryCache(const RouteSpec& route) {
+  std::string& outcome = record_.decision.cache;
+  if (route.cache.mode == CacheSpec::Mode::kOff || route.answer != RouteSpec::Answer::kModel) {
+    outcome = "bypass:off";
+  } else if (!partition_) {
+    outcome = "bypass:no_partition";
+  } else if (route.cache.subject_bound && record_.subject.empty()) {
+    outcome = "bypass:no_subject";
+  } else if (conversation_.has_tools || !route.tools.empty()) {
+    outcome = "bypass:tools";
+  } else if (signals_.risk == Level::kHigh || !route.release.review.empty()) {
+    outcome = "bypass:risk";
+  } else {
+    outcome = "miss";
+  }
+  if (outcome != "miss") return false;
+  basis_ = BasisOf(route);
+  bool exact = false;
+  std::optional<CacheHit> hit = FindCached(route, exact);
   // A candidate: what it holds must be what was stored, and be valid now.
   if (!hit || !hit->answer.validity.Contains(as_of_ns_) ||
       DigestOf(hit->answer.answer) != hit->answer.answer_digest) {
     return false;
   }
+  if (!IsOfThisPartition(*hit)) {
+    outcome = "bypass:partition";
+    basis_.reset();
+    return false;
+  }
+  if (exact) PlanShadow(route, *hit);
   outcome = "hit";
   record_.model = "cache:" + hit->answer.decision;
   record_.avoided_cost = hit->answer.cost;
@@ -118,16 +120,16 @@ bool GovernedTask::TryCache(const RouteSpec& route) {
   record_.decision.outcome = api::Outcome::kHeld;
   record_.times.gather_ns += Now() - stage_ns_;
   stage_ns_ = Now();
+  Spent(&StageTimes::cache_ns);
   basis_.reset();
   ReleaseToken token = ReleaseToken::ForCacheHit(setup_.decision, hit->answer.answer_digest);
   Release(std::move(token), std::move(hit->answer.answer), api::FinishReason::kStop);
   return true;
 }
 
-Status GovernedTask::Retrieve(const RouteSpec& route) {
-  const auto found = setup_.runtime->stores.find(route.retrieve);
-  if (found == setup_.runtime->stores.end()) {
-    return NotFoundError("retriever '" + route.retrieve + "' is not open");
+Result<std::shared_ptr<GovernedTask::Search>> GovernedTask::StartSearch(const RouteSpec& route) {
+  if (!setup_.runtime->stores.contains(route.retrieve)) {
+    return Error(NotFoundError("retriever '" + route.retrieve + "' is not open"));
   }
   const RetrieverSpec& spec = policy().retrievers.at(route.retrieve);
   ReadRights rights;
@@ -140,12 +142,29 @@ Status GovernedTask::Retrieve(const RouteSpec& route) {
   rights.product = text(Dimension::kProduct);
   rights.language = text(Dimension::kLanguage);
   rights.as_of_ns = as_of_ns_;
-  SURETY_ASSIGN_OR_RETURN(Found search, SearchInTime(setup_.runtime, spec, std::move(rights), conversation_.question,
-                                                     question_vector_, services_.post_search));
-  evidence_->passages = std::move(search.passages);
-  evidence_->retrieval_snapshot = found->second->Snapshot();
+  auto search = std::make_shared<Search>();
+  search->deadline_ns = Now() + std::min(spec.deadline_ns, Left());
+  auto run = [runtime = setup_.runtime, &spec, rights = std::move(rights), question = conversation_.question,
+              vector = question_vector_, search] {
+    if (search->given_up) return;
+    search->result.set_value(RunSearch(*runtime, spec, rights, question, vector));
+  };
+  if (!services_.post_search(std::move(run))) return Error(ResourceExhaustedError("too many searches wait"));
+  return search;
+}
+
+Status GovernedTask::FinishSearch(const RouteSpec& route, Search& search) {
+  std::future<Result<std::vector<Passage>>> future = search.result.get_future();
+  const std::chrono::nanoseconds left(std::max<int64_t>(search.deadline_ns - Now(), 0));
+  if (future.wait_for(left) != std::future_status::ready) {
+    search.given_up = true;
+    return Status(StatusCode::kDeadlineExceeded, "retriever '" + route.retrieve + "' was not done in time");
+  }
+  SURETY_ASSIGN_OR_RETURN(evidence_->passages, future.get());
+  DocumentStore& store = *setup_.runtime->stores.at(route.retrieve);
+  evidence_->retrieval_snapshot = store.Snapshot();
   // An answer found in a store must not outlive the next change of what is valid there.
-  if (const auto boundary = found->second->NextBoundary(as_of_ns_)) {
+  if (const auto boundary = store.NextBoundary(as_of_ns_)) {
     evidence_->validity = evidence_->validity.Intersect({std::numeric_limits<int64_t>::min(), *boundary});
   }
   for (const Passage& passage : evidence_->passages) {
@@ -166,11 +185,22 @@ ToolArguments GovernedTask::ArgumentsFor(const std::vector<std::string>& tools) 
   return listed;
 }
 
+// Of what has one name the better vouched for counts: metadata, then signals, then the identity.
 ToolArguments GovernedTask::Arguments() const {
   ToolArguments arguments;
-  for (const auto& [name, value] : evidence_->facts) arguments[name] = value;
   for (const auto& member : setup_.request.caller.metadata) {
     if (member.value().is_string()) arguments[member.key()] = std::string(member.value().get_string());
+  }
+  for (const auto& [name, value] : signals_.values) arguments[name] = value.label;
+  for (int i = 0; i < kDimensionCount; ++i) {
+    // One that has a source, but no value in this request, is not what the body says either.
+    const bool verified = policy().identity[static_cast<size_t>(i)].from != DimensionSource::From::kUnset;
+    if (verified) arguments.erase(std::string(NameOf(static_cast<Dimension>(i))));
+  }
+  for (auto& [name, text] : DimensionTexts(circumstances_)) arguments[name] = text;
+  if (circumstances_.permissions) {
+    std::string& all = arguments["permissions"] = "";
+    for (const std::string& one : *circumstances_.permissions) all += (all.empty() ? "" : " ") + one;
   }
   arguments["subject"] = record_.subject;   // of the identity, whatever the metadata says
   arguments["tenant"] = record_.tenant;
@@ -197,28 +227,29 @@ bool GovernedTask::CheckTools(const RouteSpec& route) {
   }
   for (const Conflict& conflict : record_.conflicts) problem += ConflictText(conflict) + " ";
   if (problem.empty()) return true;
-  record_.error = problem;
+  record_.error = FailedPreconditionError(problem).ToString();
   record_.action = "evidence_pack";
   SendToReview(ReviewQueueOf(route), "");
   return false;
 }
 
 bool GovernedTask::Gather(const RouteSpec& route) {
-  std::future<std::vector<ToolResult>> tools;
+  Spent(&StageTimes::cache_ns);
   std::vector<std::string> reads;
   for (const std::string& name : route.tools) {
     if (policy().tools.at(name).kind == ToolSpec::Kind::kRead) reads.push_back(name);
   }
-  const int64_t deadline = Now() + std::max<int64_t>(Left(), 0);
-  if (!reads.empty() && !route.retrieve.empty()) {
-    tools = std::async(std::launch::async, [this, reads, deadline] {
-      return setup_.runtime->tools->Gather(reads, ArgumentsFor(reads), deadline);
-    });
-  } else if (!reads.empty()) {
+  // The search runs while the tools are asked.
+  Result<std::shared_ptr<Search>> search = nullptr;
+  if (!route.retrieve.empty()) search = StartSearch(route);
+  if (!reads.empty() && search) {
+    const int64_t deadline = Now() + std::max<int64_t>(Left(), 0);
     evidence_->tools = setup_.runtime->tools->Gather(reads, ArgumentsFor(reads), deadline);
   }
-  const Status retrieved = route.retrieve.empty() ? OkStatus() : Retrieve(route);
-  if (tools.valid()) evidence_->tools = tools.get();
+  Spent(&StageTimes::tools_ns);
+  Status retrieved = search ? OkStatus() : search.error();
+  if (search && *search != nullptr) retrieved = FinishSearch(route, **search);
+  Spent(&StageTimes::retrieve_ns);  // what it took longer
   if (!retrieved.ok()) {
     const bool late = retrieved.code() == StatusCode::kDeadlineExceeded;
     FallBack(late ? FallbackSpec::Cause::kTimeout : FallbackSpec::Cause::kError, retrieved);

@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 
 #include "gateway/governed_task.h"
+#include "gateway/policy_check.h"
 #include "gateway/tools.h"
 
 namespace surety::gateway {
@@ -14,7 +15,9 @@ namespace {
 namespace json = boost::json;
 
 constexpr int64_t kNanosPerMilli = 1'000'000;
+enum : uint8_t { kSaltOfCaller = 1, kSaltOfSubject = 2, kSaltOfDecision = 3 };  // tags of a scope's salt
 constexpr int kDefaultMinQuote = 12;
+constexpr int kShadowPriority = 1000;  // after everybody who waits
 
 FallbackSpec::Cause CauseOf(const Status& status) {
   switch (status.code()) {
@@ -37,6 +40,33 @@ int MinQuoteOf(const Policy& policy, const RouteSpec& route) {
 
 }  // namespace
 
+Status GovernedTask::CheckFields(const RouteSpec& route) const {
+  const auto spec = policy().contexts.find(route.context);
+  if (!Generates(route) || spec == policy().contexts.end() || !spec->second.force_citations) return OkStatus();
+  using Kind = api::Constraint::Kind;
+  const api::GenerationRequest& request = setup_.request;
+  const bool offered = request.template_values.contains("tools");
+  const bool tools = offered || request.tool_use.choice != api::ToolUse::Choice::kNone;
+  const Kind kind = request.constraint.kind;
+  if (!tools && kind == Kind::kNone) return OkStatus();
+  const char* field = tools ? "tools" : kind == Kind::kGrammar ? "grammar" : "response_format";
+  return InvalidArgumentError(std::string("'") + field + "' cannot be given here: route '" + route.name +
+                              "' makes every sentence cite its source");
+}
+
+// What shares computed prompts within the partition. Injective, so that no caller's salt is another one's scope.
+std::string GovernedTask::KvSalt(const RouteSpec& route) const {
+  std::string salt;
+  const std::string& asked = setup_.request.scope.salt;
+  if (!partition_ || (route.cache.subject_bound && record_.subject.empty())) {
+    AppendField(salt, kSaltOfDecision, setup_.decision);  // shared with nothing
+    return salt;
+  }
+  if (!asked.empty()) AppendField(salt, kSaltOfCaller, asked);
+  if (route.cache.subject_bound) AppendField(salt, kSaltOfSubject, record_.subject);
+  return salt;
+}
+
 // The request as the model gets it: the built context, the route's limits, and a scope that shares nothing beyond the
 // partition.
 Status GovernedTask::PrepareGeneration(const RouteSpec& route) {
@@ -45,12 +75,14 @@ Status GovernedTask::PrepareGeneration(const RouteSpec& route) {
   generation->model = route.model;
   api::GenerationRequest& request = generation->request;
   request = setup_.request;
+  request.wants_progress = false;  // of this path's own making
   ContextRequest context;
   context.route = &route;
   const auto spec = policy().contexts.find(route.context);
   if (spec != policy().contexts.end()) context.spec = &spec->second;
   context.context_tokens = backend.description().context_tokens;
   context.repair = repair_;
+  context.request = &setup_.request;
   const CountTokens count = [&](std::string_view text) {
     const auto tokens = backend.TokenizeText(text, false, false);
     return tokens ? static_cast<int>(tokens->size()) : static_cast<int>(text.size());
@@ -65,9 +97,7 @@ Status GovernedTask::PrepareGeneration(const RouteSpec& route) {
     request.has_prompt = false;
     request.prompt.clear();
   }
-  const bool forced = context.spec != nullptr && context.spec->force_citations &&
-                      request.constraint.kind == api::Constraint::Kind::kNone && !conversation_.has_tools;
-  if (forced) {
+  if (context.spec != nullptr && context.spec->force_citations) {
     if (std::string grammar = CitationGrammar(built.used, MinQuoteOf(policy(), route)); !grammar.empty()) {
       request.constraint.kind = api::Constraint::Kind::kGrammar;
       request.constraint.grammar = std::move(grammar);
@@ -78,23 +108,28 @@ Status GovernedTask::PrepareGeneration(const RouteSpec& route) {
                                               : route.max_output_tokens;
   request.n_choices = 1;
   request.timeout_ms = std::max<int64_t>(Left() / kNanosPerMilli, 1);
-  if (setup_.request.timeout_ms > 0) request.timeout_ms = std::min(request.timeout_ms, setup_.request.timeout_ms);
-  const std::string salt = setup_.request.scope.salt;
-  if (partition_) {
+  if (setup_.shadow) {
     request.scope = partition_->scope();
-    request.scope.salt = salt;
-    if (route.cache.subject_bound) request.scope.salt += "\x1f" + record_.subject;
+    request.scope.salt = "shadow\x1f" + setup_.shadow->decision;  // of nothing that was computed before
+    request.priority += kShadowPriority;
+  } else if (partition_) {
+    request.scope = partition_->scope();
+    request.scope.salt = KvSalt(route);
   } else {
+    // A family of the subject's own, and in it shared with nothing.
     request.scope = {};
-    request.scope.salt = setup_.decision;  // shared with nothing
+    request.scope.tenant = record_.tenant;
+    request.scope.product = "no partition";
+    request.scope.eligibility = record_.subject;
+    request.scope.salt = KvSalt(route);
   }
-  if (services_.scopes != nullptr) services_.scopes->Note(record_.tenant, record_.subject, request.scope);
   const std::lock_guard lock(generation_mutex_);
   generation_ = std::move(generation);
   return OkStatus();
 }
 
 void GovernedTask::Generate(const RouteSpec& route) {
+  ForgetAnswer();
   if (const Status status = PrepareGeneration(route); !status.ok()) {
     const bool denied = status.code() == StatusCode::kPermissionDenied;
     if (denied) return Refuse(api::FinishReason::kError, status, api::Outcome::kRefused);
@@ -109,9 +144,11 @@ void GovernedTask::Generate(const RouteSpec& route) {
       DigestOf({json::serialize(generation_->request.messages) + generation_->request.prompt, {}, {}});
   ++record_.decision.attempts;
   stream_.reset();
-  if (auto stream = StreamingSink::Open(route, signals_.risk, sink_); stream) {
+  Spent(&StageTimes::context_ns);
+  if (auto stream = StreamingSink::Open(route, signals_.risk, sink_); stream && !setup_.shadow) {
     stream_ = *std::move(stream);
     record_.decision.draft = true;
+    record_.decision.outcome = api::Outcome::kStreamed;
     boost::json::object row{{"id", setup_.decision}, {"route", route.name}, {"tenant", record_.tenant},
                             {"policy_digest", record_.policy_digest}};
     if (auto written = services_.audit->Append("stream_begin", std::move(row)); !written) {
@@ -120,13 +157,34 @@ void GovernedTask::Generate(const RouteSpec& route) {
                     api::Outcome::kRefused);
     }
   }
+  Spent(&StageTimes::audit_ns);
+  EnterStage(api::Stage::kGenerating);
   record_.times.gather_ns += Now() - stage_ns_;
   stage_ns_ = Now();
   generation_->begun_ns = stage_ns_;
   api::Backend* backend = setup_.runtime->FindModel(route.model);
-  const auto id = backend->Submit(generation_->request, [self = shared_from_this()](api::Event event) {
-    self->OnEvent(std::move(event));
+  // With the last event the backend's thread lets go of the task, and of the runtime that owns the backend: it would
+  // else be the thread on which the backend ends.
+  auto held = std::make_shared<std::shared_ptr<GovernedTask>>(shared_from_this());
+  std::expected<api::RequestId, api::Refusal> id = 0;
+  const bool begun = Keep([&] {
+    if (services_.scopes != nullptr) {
+      api::Scope noted = generation_->request.scope;
+      if (!partition_) noted.salt.clear();  // its family: one for all its requests without a partition
+      services_.scopes->Note(record_.tenant, record_.subject, noted);
+    }
+    id = backend->Submit(generation_->request, [held = std::move(held)](api::Event event) {
+      if (event.finish == api::FinishReason::kNone) return (*held)->OnEvent(std::move(event));
+      std::shared_ptr<GovernedTask> self = std::exchange(*held, nullptr);
+      GovernedTask& task = *self;   // the governed backend holds it until it has ended
+      task.OnEvent(std::move(event));
+      if (!task.services_.post([self = std::move(self)] { self->OnGenerated(); })) task.OnGenerated();
+    });
   });
+  if (!begun) {
+    stream_.reset();
+    return RefuseErased();
+  }
   if (!id) return FallBack(CauseOf(id.error().status), id.error().status);
   {
     const std::lock_guard lock(backend_mutex_);
@@ -136,7 +194,7 @@ void GovernedTask::Generate(const RouteSpec& route) {
   if (cancelled_) backend->Cancel(*id);
 }
 
-// On the backend's thread: collects, passes drafts on, and hands over with the last event.
+// On the backend's thread: collects, and passes drafts on.
 void GovernedTask::OnEvent(api::Event event) {
   const bool last = event.finish != api::FinishReason::kNone;
   {
@@ -168,11 +226,8 @@ void GovernedTask::OnEvent(api::Event event) {
     if (last) generation.last = std::move(event);
   }
   if (!last) return;
-  {
-    const std::lock_guard lock(backend_mutex_);
-    running_on_ = nullptr;
-  }
-  if (!services_.post([self = shared_from_this()] { self->OnGenerated(); })) OnGenerated();
+  const std::lock_guard lock(backend_mutex_);
+  running_on_ = nullptr;
 }
 
 void GovernedTask::Charge(const api::Usage& usage) {
@@ -199,6 +254,7 @@ void GovernedTask::OnGenerated() {
   record_.times.prefill_ns += last.timings.prefill_ns;
   record_.times.decode_ns += last.timings.decode_ns;
   stage_ns_ = Now();
+  Spent(&StageTimes::model_ns);
   switch (last.finish) {
     case api::FinishReason::kStop:
     case api::FinishReason::kLength: return Verify();

@@ -1,9 +1,11 @@
 // The part of a governed request after generation: verdicts, release, review, audit, cost.
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include <boost/json.hpp>
 
+#include "base/check.h"
 #include "base/hash.h"
 #include "gateway/governed_task.h"
 #include "gateway/tools.h"
@@ -23,8 +25,20 @@ std::string RepairText(const Judgement& judgement) {
   return text;
 }
 
+bool AllPassed(const std::vector<Verdict>& verdicts) {
+  return std::ranges::all_of(verdicts, [](const Verdict& v) { return v.outcome == Verdict::Outcome::kPass; });
+}
+
+json::array CallsJson(const std::vector<AnswerText::Call>& calls) {
+  json::array out;
+  for (const AnswerText::Call& call : calls) {
+    out.push_back(json::object{{"name", call.name}, {"arguments", call.arguments}});
+  }
+  return out;
+}
+
 json::object TicketContext(const Evidence& evidence, const DecisionRecord& record, const RouteSpec& route,
-                           const Policy& policy, const ToolArguments& arguments) {
+                           const Policy& policy, const ToolArguments& arguments, const std::string& setback) {
   json::array passages, tools, writes, verdicts, conflicts;
   for (const Passage& passage : evidence.passages) {
     passages.push_back(json::object{{"id", passage.document + ":" + passage.chunk + "@" + passage.version},
@@ -65,7 +79,8 @@ json::object TicketContext(const Evidence& evidence, const DecisionRecord& recor
                                      {"violated_by", json::value_from(conflict.violated_by)}});
   }
   return {{"passages", std::move(passages)}, {"tools", std::move(tools)},         {"writes", std::move(writes)},
-          {"verdicts", std::move(verdicts)}, {"conflicts", std::move(conflicts)}, {"problem", record.error}};
+          {"verdicts", std::move(verdicts)}, {"conflicts", std::move(conflicts)},
+          {"problem", record.error.empty() ? setback : record.error}};
 }
 
 }  // namespace
@@ -76,25 +91,43 @@ std::shared_ptr<const api::Decision> GovernedTask::Note() const {
 
 std::string GovernedTask::ReviewQueueOf(const RouteSpec& route) const {
   if (!route.release.review.empty()) return route.release.review;
-  if (!route.queue.empty()) return route.queue;
-  return policy().review.empty() ? "" : policy().review.begin()->first;
+  return route.queue;   // empty: `check` finds that; nobody is guessed to be the one who decides
 }
 
 void GovernedTask::Verify() {
+  if (setup_.shadow) return EndShadow(&generation_->answer);
   if (cancelled_ && !generation_->streamed) {
     return Refuse(api::FinishReason::kCancelled, CancelledError("the caller left"), api::Outcome::kRefused);
   }
+  EnterStage(api::Stage::kVerifying);
   auto answer = std::make_shared<AnswerText>(generation_->answer);
-  auto judged = std::make_shared<AnswerText>(*answer);
-  judged->text += generation_->last.stop_text;  // a caller can have it given back with the text
-  const bool low = signals_.risk == Level::kLow;
-  Judgement judgement = setup_.runtime->verifiers->Judge(route_->verify, std::move(judged), evidence_, low);
+  Judgement judgement = JudgeAnswer(answer);
   record_.times.verify_ns += Now() - stage_ns_;
   stage_ns_ = Now();
+  part_ns_ = stage_ns_;
   record_.verdicts = judgement.verdicts;
   record_.action = NameOf(judgement.action);
   record_.answer_digest = DigestOf(*answer);
+  // What came too late is no answer, and what was not judged for want of time has no judgement.
+  if (judgement.action != Judgement::Action::kBlock && !cancelled_ && Stopped()) return;
   Conclude(std::move(answer), std::move(judgement));
+}
+
+// As it is delivered, and with the stop text that a caller can have given back with it: both must pass.
+Judgement GovernedTask::JudgeAnswer(std::shared_ptr<const AnswerText> answer) {
+  const auto evidence = std::make_shared<const Evidence>(*evidence_);  // a late verifier reads on in it
+  const int64_t deadline = Now() + Left();
+  const auto judge = [&](std::shared_ptr<const AnswerText> text) {
+    return setup_.runtime->verifiers->JudgeUntil(route_->verify, std::move(text), evidence,
+                                                 signals_.risk == Level::kLow, deadline);
+  };
+  Judgement delivered = judge(answer);
+  if (generation_->last.stop_text.empty() || delivered.action == Judgement::Action::kBlock) return delivered;
+  auto ended = std::make_shared<AnswerText>(*answer);
+  ended->text += generation_->last.stop_text;
+  Judgement with_stop = judge(std::move(ended));
+  const bool worse = with_stop.action == delivered.action && !AllPassed(with_stop.verdicts);
+  return with_stop.action > delivered.action || worse ? with_stop : delivered;
 }
 
 void GovernedTask::Conclude(std::shared_ptr<const AnswerText> answer, Judgement judgement) {
@@ -147,7 +180,7 @@ void GovernedTask::Release(ReleaseToken token, AnswerText answer, api::FinishRea
   Record([this, shared_token, answer = std::move(answer)](api::Event event) {
     StoreInCache();  // before the answer leaves: who asks again at once finds it
     const Status released = sink_.Release(std::move(*shared_token), answer, event);
-    if (released.ok()) return;
+    if (released.ok()) return StartShadow();
     event.finish = api::FinishReason::kError;
     event.error = released;
     sink_.Refuse(std::move(event));
@@ -155,7 +188,13 @@ void GovernedTask::Release(ReleaseToken token, AnswerText answer, api::FinishRea
 }
 
 void GovernedTask::SendToReview(const std::string& queue, std::string draft) {
+  if (setup_.shadow) return EndShadow(nullptr);
   if (stream_) stream_.reset();
+  if (queue.empty()) {
+    return Refuse(api::FinishReason::kError,
+                  FailedPreconditionError("a person must decide this, and route '" + route_->name +
+                                          "' names no review queue"), api::Outcome::kRefused);
+  }
   Ticket ticket;
   ticket.decision = setup_.decision;
   ticket.queue = queue;
@@ -166,8 +205,11 @@ void GovernedTask::SendToReview(const std::string& queue, std::string draft) {
   ticket.question = conversation_.question;
   ticket.text = draft;
   ticket.draft = std::move(draft);
-  ticket.context = TicketContext(*evidence_, record_, *route_, policy(), Arguments());
-  const auto created = services_.review->Create(std::move(ticket));
+  ticket.context = TicketContext(*evidence_, record_, *route_, policy(), Arguments(), setback_);
+  if (generation_ != nullptr) ticket.context["calls"] = CallsJson(generation_->answer.calls);
+  Result<Ticket> created = Error(InternalError("no ticket was made"));
+  if (!Keep([&] { created = services_.review->Create(std::move(ticket)); })) return RefuseErased();
+  Spent(&StageTimes::review_ns);
   if (!created) {
     return Refuse(api::FinishReason::kError, UnavailableError("the review queue does not take tickets"),
                   api::Outcome::kRefused);
@@ -178,13 +220,28 @@ void GovernedTask::SendToReview(const std::string& queue, std::string draft) {
 }
 
 void GovernedTask::Refuse(api::FinishReason finish, Status error, api::Outcome outcome) {
+  if (setup_.shadow) return EndShadow(nullptr);
   record_.decision.outcome = outcome;
   if (record_.error.empty() && !error.ok()) record_.error = error.ToString();
   if (generation_ != nullptr && generation_->streamed) return EndStream(finish, std::move(error));
+  record_.decision.draft = false;  // no piece of it has left
   api::Event last;
   last.finish = finish;
   last.error = std::move(error);
   Record([this](api::Event event) { sink_.Refuse(std::move(event)); }, std::move(last));
+}
+
+bool GovernedTask::Keep(FunctionRef<void()> keep) {
+  // What is kept may be a submission, whose last event can end the request, on another thread, before it returns here.
+  if (const auto running = running_; running != nullptr) return services_.scopes->Keep(*running, keep);
+  keep();
+  return true;
+}
+
+void GovernedTask::RefuseErased() {
+  Refuse(api::FinishReason::kError,
+         FailedPreconditionError("what is kept of this subject was erased while the request ran; ask again"),
+         api::Outcome::kRefused);
 }
 
 void GovernedTask::EndStream(api::FinishReason finish, Status error) {
@@ -195,6 +252,7 @@ void GovernedTask::EndStream(api::FinishReason finish, Status error) {
   last.finish = finish;
   last.error = std::move(error);
   const bool complete = finish == api::FinishReason::kStop || finish == api::FinishReason::kLength;
+  record_.decision.outcome = complete ? api::Outcome::kStreamed : api::Outcome::kRefused;
   if (complete) last.stop_text = generation_->last.stop_text;
   Record([this, complete](api::Event event) {
     if (complete) StoreInCache();
@@ -202,21 +260,35 @@ void GovernedTask::EndStream(api::FinishReason finish, Status error) {
   }, std::move(last));
 }
 
-// Texts are sealed under the subject's key, or left out.
-Result<json::object> GovernedTask::RowOfDecision() {
-  const json::object texts{{"question", conversation_.question},
-                           {"request", std::exchange(record_.request, {})},
-                           {"answer", std::exchange(record_.answer, {})}};
-  json::object row = record_.ToJson();
-  if (services_.vault != nullptr) {
-    SURETY_ASSIGN_OR_RETURN(json::object sealed, services_.vault->Seal(record_.tenant, record_.subject, setup_.decision,
-                                                                       json::serialize(texts)));
-    row["payload"] = std::move(sealed);
+// Texts are sealed under the subject's key, or left out. Where they could not be sealed `sealed` says why.
+json::object GovernedTask::RowOfDecision(json::object& bare, Status& sealed) {
+  json::object texts = record_.TakeTexts();
+  if (texts.at("request").get_object().empty()) texts["question"] = conversation_.question;  // else it stands in that
+  bare = record_.ToJson();
+  if (services_.vault == nullptr) return bare;
+  json::object row = bare;
+  const std::string text = json::serialize(texts);
+  Result<json::object> payload = json::object();
+  const bool kept = Keep([&] {
+    payload = services_.vault->Seal(record_.tenant, record_.subject, setup_.decision, text);
+  });
+  if (!kept) {
+    row["payload_left_out"] = json::object{{"why", "erased"}};
+    bare = row;
+    return row;
+  }
+  bare["payload_left_out"] = json::object{{"why", payload ? "size" : "vault"}, {"bytes", text.size()},
+                                          {"sha256", HexOf(Sha256Of(std::as_bytes(std::span(text))))}};
+  if (payload) {
+    row["payload"] = *std::move(payload);
+  } else {
+    sealed = payload.error();
   }
   return row;
 }
 
 void GovernedTask::Record(std::function<void(api::Event)> deliver, api::Event last) {
+  SURETY_CHECK_MSG(!setup_.shadow, "a shadow has no decision of its own");
   if (std::exchange(release_done_, true)) return;
   record_.decision.cost = record_.cost.total();
   record_.times.release_ns = 0;
@@ -227,10 +299,12 @@ void GovernedTask::Record(std::function<void(api::Event)> deliver, api::Event la
   auto finish = [self = shared_from_this(), deliver = std::move(deliver),
                  last = std::move(last)](Result<AuditRow> row) mutable {
     auto step = [self, deliver = std::move(deliver), last = std::move(last), written = row.has_value()]() mutable {
+      self->Spent(&StageTimes::audit_ns);
       if (!written) {
         self->record_.decision.outcome = api::Outcome::kRefused;
         self->record_.error = "UNAVAILABLE: the audit log does not take rows";
       }
+      if (written && self->services_.decision_rows != nullptr) ++*self->services_.decision_rows;
       self->Settle(written ? last.finish : api::FinishReason::kError);
       last.decision = self->Note();
       if (written) {
@@ -241,23 +315,40 @@ void GovernedTask::Record(std::function<void(api::Event)> deliver, api::Event la
         last.error = UnavailableError("the audit log does not take rows");
         self->stream_ ? self->stream_->End(std::move(last)) : self->sink_.Refuse(std::move(last));
       }
+      self->running_.reset();
       if (self->setup_.ended) std::exchange(self->setup_.ended, nullptr)();
     };
     auto shared = std::make_shared<decltype(step)>(std::move(step));
     if (!self->services_.post([shared] { (*shared)(); })) (*shared)();
   };
-  auto row = RowOfDecision();
-  if (!row) return finish(Error(row.error()));
-  services_.audit->AppendAsync("decision", *std::move(row), std::move(finish));
+  json::object bare;
+  Status sealed;
+  json::object row = RowOfDecision(bare, sealed);
+  auto shared = std::make_shared<decltype(finish)>(std::move(finish));
+  if (!sealed.ok()) {  // nothing is released, but the row says that it was asked for
+    bare["outcome"] = api::NameOf(api::Outcome::kRefused);
+    bare["error"] = StatusCodeName(sealed.code());
+    return services_.audit->AppendAsync("decision", std::move(bare), [shared, sealed](Result<AuditRow>) {
+      (*shared)(Error(sealed));
+    });
+  }
+  // A row that is too long with its texts is written without them.
+  const auto written = [shared, audit = services_.audit, bare = std::move(bare)](Result<AuditRow> first) mutable {
+    const bool refused = !first && first.error().code() == StatusCode::kInvalidArgument;
+    if (!refused) return (*shared)(std::move(first));
+    audit->AppendAsync("decision", std::move(bare), [shared](Result<AuditRow> second) {
+      (*shared)(std::move(second));
+    });
+  };
+  services_.audit->AppendAsync("decision", std::move(row), written);
 }
 
 void GovernedTask::StoreInCache() {
   if (!basis_ || !partition_ || released_.text.empty() || !released_.calls.empty()) return;
   const bool complete = generation_ != nullptr && generation_->last.finish == api::FinishReason::kStop;
-  if (!complete) return;
-  // The store changed under the search, or the subject was erased meanwhile.
+  if (!complete || !AllPassed(record_.verdicts)) return;  // what a verifier did not see passed is released once
+  // The store changed under the search.
   if (!route_->retrieve.empty() && basis_->retrieval_snapshot != evidence_->retrieval_snapshot) return;
-  if (services_.scopes != nullptr && services_.scopes->ErasedSince(record_.tenant, record_.subject, start_ns_)) return;
   CachedAnswer entry;
   entry.answer = released_;
   entry.decision = setup_.decision;
@@ -275,11 +366,14 @@ void GovernedTask::StoreInCache() {
   entry.tenant = record_.tenant;
   entry.subject = record_.subject;
   entry.cost = record_.cost.total();
+  entry.attempts = record_.decision.attempts;
   entry.stored_ns = services_.clock->WallNanos();
-  // An entry that does not fit is no failure of the request.
-  const Status stored = services_.cache->Store(*partition_, *basis_, conversation_.question, question_vector_,
-                                               std::move(entry), route_->cache.ttl_ns);
-  (void)stored.ok();
+  // An entry that does not fit, or whose subject was erased meanwhile, is no failure of the request.
+  (void)Keep([&] {
+    const Status stored = services_.cache->Store(*partition_, *basis_, conversation_.question, question_vector_,
+                                                 std::move(entry), route_->cache.ttl_ns);
+    (void)stored.ok();
+  });
 }
 
 // Before the last event, so that who has it finds budgets and figures as they are after it.
@@ -292,6 +386,7 @@ void GovernedTask::Settle(api::FinishReason finish) {
   }
   if (reservation_ != nullptr) reservation_->Settle(used_);
   reservation_.reset();
+  NoteStanding();
   services_.ledger->Record(record_);
 }
 

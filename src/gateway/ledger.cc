@@ -90,7 +90,8 @@ class LedgerBooks {
 
   void UsePolicy(const Policy& policy);
   std::string Add(const DecisionRecord& record);
-  std::string Add(const ReviewOutcome& outcome);
+  template <typename Outcome>
+  std::string Add(const Outcome& outcome);   // of a review, of a shadow
   object Report() const;
   void SetGauges();
 
@@ -215,7 +216,8 @@ std::string LedgerBooks::Add(const DecisionRecord& record) {
   return route;
 }
 
-std::string LedgerBooks::Add(const ReviewOutcome& outcome) {
+template <typename Outcome>
+std::string LedgerBooks::Add(const Outcome& outcome) {
   const LedgerSums sums = SumsOf(outcome);
   const int64_t now_ns = clock_.NowNanos();
   std::lock_guard lock(mutex_);
@@ -286,9 +288,10 @@ object LedgerBooks::Identity() const {
   for (const auto& [route, book] : books_) parts += book.since_start.SumOfParts();
   const double total = all_.since_start[Sum::kSpend];
   const LedgerSums& all = all_.since_start;
-  const double n = all[Sum::kDecisions] + all[Sum::kApproved] + all[Sum::kRejected];
-  // Each of at most 7 n additions on either side rounds by half a unit of 2^-52 at most.
-  const double allowed = total * 14 * (n + 1) * 0x1p-53;
+  const double n = all[Sum::kDecisions] + all[Sum::kApproved] + all[Sum::kRejected] + all[Sum::kShadowSame] +
+                   all[Sum::kShadowDifferent] + all[Sum::kShadowDropped];
+  // Each of at most 8 n additions on either side rounds by half a unit of 2^-52 at most.
+  const double allowed = total * 16 * (n + 1) * 0x1p-53;
   SURETY_CHECK_MSG(std::abs(parts - total) <= allowed, "the parts of all costs are not their total");
   return {{"sum_of_parts", parts}, {"total", total}};
 }
@@ -347,6 +350,7 @@ class RealLedger final : public Ledger {
   }
   void Record(const DecisionRecord& record) override { series_.Record(record, books_->Add(record)); }
   void Record(const ReviewOutcome& outcome) override { series_.Record(outcome, books_->Add(outcome)); }
+  void Record(const ShadowOutcome& outcome) override { series_.Record(outcome, books_->Add(outcome)); }
   void UsePolicy(const Policy& policy) override { books_->UsePolicy(policy); }
   object Report() const override { return books_->Report(); }
 

@@ -60,7 +60,7 @@ void LedgerSeries::Record(const DecisionRecord& record, const std::string& route
   Count("surety_cache_lookups_total", "Look-ups of ready answers.",
         {{"route", route}, {"outcome", Bounded("cache", decision.cache.substr(0, colon))},
          {"reason", Bounded("cache_reason", reason)}});
-  const std::array<double, 6> parts = PartsOf(record.cost);
+  const std::array<double, 7> parts = PartsOf(record.cost);
   for (size_t i = 0; i < parts.size(); ++i) {
     Count("surety_task_cost_total", "What decisions cost, in the policy's currency.",
           {{"route", route}, {"component", std::string(kCostNames[i])}}, parts[i]);
@@ -76,7 +76,7 @@ void LedgerSeries::Record(const DecisionRecord& record, const std::string& route
           {{"route", route}, {"cause", Bounded("error", ErrorCodeOf(record))}});
   }
   RecordTimes(record, route);
-  RecordVerdicts(record);
+  RecordVerdicts(record, route);
   RecordAttempts(record, route);
   RecordTokens(record);
 }
@@ -107,10 +107,11 @@ void LedgerSeries::RecordTimes(const DecisionRecord& record, const std::string& 
       .Observe(NanosToSeconds(std::max<int64_t>(times.total_ns, 0)));
 }
 
-void LedgerSeries::RecordVerdicts(const DecisionRecord& record) {
+void LedgerSeries::RecordVerdicts(const DecisionRecord& record, const std::string& route) {
   for (const Verdict& verdict : record.verdicts) {
     Seconds("surety_verifier_seconds", "Checks of answers.",
-            {{"verifier", Bounded("verifier", verdict.verifier)},
+            {{"route", route},
+             {"verifier", Bounded("verifier", verdict.verifier)},
              {"verdict", std::string(LedgerVerdictName(verdict.outcome))}},
             NanosToSeconds(verdict.duration_ns));
   }
@@ -160,6 +161,15 @@ void LedgerSeries::Record(const ReviewOutcome& outcome, const std::string& route
         {{"route", route}, {"component", "review"}}, sums[Sum::kReviewCost]);
   Count("surety_tasks_accepted_total", "Answers released without a person, or approved.", {{"route", route}},
         sums[Sum::kAccepted]);
+}
+
+void LedgerSeries::Record(const ShadowOutcome& outcome, const std::string& route) {
+  static constexpr std::array<const char*, 3> kResults = {"same", "different", "dropped"};
+  const auto together = registry_.Together();
+  Count("surety_cache_shadow_total", "Answers from the cache that were computed again, by what came of it.",
+        {{"route", route}, {"outcome", kResults[static_cast<size_t>(outcome.result)]}});
+  Count("surety_task_cost_total", "What decisions cost, in the policy's currency.",
+        {{"route", route}, {"component", "shadow"}}, SumsOf(outcome)[Sum::kShadowCost]);
 }
 
 }  // namespace surety::gateway

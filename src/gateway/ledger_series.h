@@ -22,10 +22,11 @@ class LedgerSeries {
   // `route`: of a closed list.
   void Record(const DecisionRecord& record, const std::string& route);
   void Record(const ReviewOutcome& outcome, const std::string& route);
+  void Record(const ShadowOutcome& outcome, const std::string& route);
 
  private:
   void RecordTimes(const DecisionRecord& record, const std::string& route);
-  void RecordVerdicts(const DecisionRecord& record);
+  void RecordVerdicts(const DecisionRecord& record, const std::string& route);
   void RecordAttempts(const DecisionRecord& record, const std::string& route);
   void RecordTokens(const DecisionRecord& record);
   void Count(const std::string& name, const std::string& help, const observe::Labels& labels, double by = 1);

@@ -28,9 +28,9 @@ double LedgerSums::SumOfParts() const {
   return sum;
 }
 
-std::array<double, 6> PartsOf(const CostParts& cost) {
-  return {MoneyOf(cost.prefill), MoneyOf(cost.cached_prefill), MoneyOf(cost.decode),
-          MoneyOf(cost.tools),   MoneyOf(cost.verify),         MoneyOf(cost.review)};
+std::array<double, 7> PartsOf(const CostParts& cost) {
+  return {MoneyOf(cost.prefill), MoneyOf(cost.cached_prefill), MoneyOf(cost.decode), MoneyOf(cost.tools),
+          MoneyOf(cost.verify),  MoneyOf(cost.review),         0};
 }
 
 std::vector<Attempt> AttemptsOf(const DecisionRecord& record) {
@@ -46,7 +46,21 @@ std::vector<Attempt> AttemptsOf(const DecisionRecord& record) {
   return attempts;
 }
 
-std::string ErrorCodeOf(const DecisionRecord& record) { return record.error.substr(0, record.error.find(':')); }
+std::string ErrorCodeOf(const DecisionRecord& record) {
+  const std::string code = record.error.substr(0, record.error.find(':'));
+  if (code.empty()) return code;
+  for (int i = 0; i <= static_cast<int>(StatusCode::kIoError); ++i) {
+    if (StatusCodeName(static_cast<StatusCode>(i)) == code) return code;
+  }
+  return std::string(StatusCodeName(StatusCode::kInternal));  // a text, which must not become a label
+}
+
+// What the policy lets a caller spend is no fault of the service; a model that is full is.
+bool OverBudgetAlone(const DecisionRecord& record) {
+  const std::vector<Attempt> attempts = AttemptsOf(record);
+  return !attempts.empty() &&
+         std::ranges::all_of(attempts, [](const Attempt& attempt) { return attempt.outcome == "budget"; });
+}
 
 bool ServiceFailed(const DecisionRecord& record) {
   static constexpr std::array<StatusCode, 8> kOfCallers = {
@@ -54,6 +68,7 @@ bool ServiceFailed(const DecisionRecord& record) {
       StatusCode::kPermissionDenied, StatusCode::kUnauthenticated,    StatusCode::kFailedPrecondition,
       StatusCode::kOutOfRange,       StatusCode::kUnimplemented};
   const std::string code = ErrorCodeOf(record);
+  if (code == StatusCodeName(StatusCode::kResourceExhausted) && OverBudgetAlone(record)) return false;
   return !code.empty() && std::ranges::none_of(kOfCallers, [&](StatusCode of) { return StatusCodeName(of) == code; });
 }
 
@@ -70,7 +85,7 @@ LedgerSums SumsOf(const DecisionRecord& record) {
   sums[static_cast<Sum>(static_cast<int>(Sum::kNone) + static_cast<int>(record.decision.outcome))] = 1;
   sums[Sum::kAccepted] = sums[Sum::kReleased] = AcceptedWithoutReview(record) ? 1 : 0;
   sums[Sum::kFailed] = ServiceFailed(record) ? 1 : 0;
-  const std::array<double, 6> parts = PartsOf(record.cost);
+  const std::array<double, 7> parts = PartsOf(record.cost);
   for (size_t i = 0; i < parts.size(); ++i) {
     sums.values[static_cast<size_t>(Sum::kPrefill) + i] = parts[i];
     sums[Sum::kSpend] += parts[i];
@@ -114,6 +129,13 @@ LedgerSums SumsOf(const ReviewOutcome& outcome) {
   return sums;
 }
 
+LedgerSums SumsOf(const ShadowOutcome& outcome) {
+  LedgerSums sums;
+  sums[static_cast<Sum>(static_cast<int>(Sum::kShadowSame) + static_cast<int>(outcome.result))] = 1;
+  sums[Sum::kShadowCost] = sums[Sum::kSpend] = MoneyOf(outcome.cost);
+  return sums;
+}
+
 object ReportOf(const LedgerSums& sums, double all_decisions) {
   object outcomes;
   for (int i = 0; i <= static_cast<int>(api::Outcome::kRefused); ++i) {
@@ -140,7 +162,10 @@ object ReportOf(const LedgerSums& sums, double all_decisions) {
   out["response_cache"] = object{{"hits", WholeOf(sums[Sum::kHits])},
                                  {"misses", WholeOf(sums[Sum::kMisses])},
                                  {"bypasses", WholeOf(sums[Sum::kBypasses])},
-                                 {"hit_rate", ShareOf(sums[Sum::kHits], sums[Sum::kHits] + sums[Sum::kMisses])}};
+                                 {"hit_rate", ShareOf(sums[Sum::kHits], sums[Sum::kHits] + sums[Sum::kMisses])},
+                                 {"shadow_same", WholeOf(sums[Sum::kShadowSame])},
+                                 {"shadow_different", WholeOf(sums[Sum::kShadowDifferent])},
+                                 {"shadow_dropped", WholeOf(sums[Sum::kShadowDropped])}};
   out["prefix_cache"] = object{{"prompt_tokens", WholeOf(sums[Sum::kPromptTokens])},
                                {"cached_tokens", WholeOf(sums[Sum::kCachedTokens])},
                                {"hit_rate", ShareOf(sums[Sum::kCachedTokens], sums[Sum::kPromptTokens])}};

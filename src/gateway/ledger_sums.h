@@ -19,9 +19,11 @@ enum class Sum : uint8_t {
   kDecisions, kNone, kStreamed, kHeld, kTemplate, kReview, kRefused,   // outcomes in the order of api::Outcome
   kAccepted, kReleased, kFailed,
   kPrefill, kCachedPrefill, kDecode, kTools, kVerify, kReviewCost,     // in the order of CostParts
+  kShadowCost,
   kSpend,                                                              // their sum, added up apart
   kAvoided,
   kHits, kMisses, kBypasses,
+  kShadowSame, kShadowDifferent, kShadowDropped,   // in the order of ShadowOutcome::Result
   kPromptTokens, kCachedTokens, kOutputTokens,
   kAttempts, kRetries, kFallbacks, kTimeoutsGenerate, kTimeoutsRequest,
   kApproved, kRejected, kEdited, kEditDistance, kReviewSeconds,
@@ -38,10 +40,10 @@ struct LedgerSums {
   double SumOfParts() const;
 };
 
-inline constexpr std::array<std::string_view, 6> kCostNames = {"prefill", "cached_prefill", "decode",
-                                                               "tools",   "verify",         "review"};
-// In the same order. What is negative or no number counts as nothing.
-std::array<double, 6> PartsOf(const CostParts& cost);
+inline constexpr std::array<std::string_view, 7> kCostNames = {"prefill", "cached_prefill", "decode", "tools",
+                                                               "verify",  "review",         "shadow"};
+// In the same order; a decision has no cost of shadows. What is negative or no number counts as nothing.
+std::array<double, 7> PartsOf(const CostParts& cost);
 
 // "route:model:outcome" of a record's attempts, taken apart: the model may hold colons.
 struct Attempt {
@@ -57,6 +59,7 @@ bool AcceptedWithoutReview(const DecisionRecord& record);
 
 LedgerSums SumsOf(const DecisionRecord& record);
 LedgerSums SumsOf(const ReviewOutcome& outcome);
+LedgerSums SumsOf(const ShadowOutcome& outcome);
 
 // For `surety slo`: docs/governance.md, The ledger's report.
 boost::json::object ReportOf(const LedgerSums& sums, double all_decisions);

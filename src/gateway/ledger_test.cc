@@ -354,11 +354,24 @@ TEST(LedgerTest, SeriesAddUpToTheReportAndLabelsAreBounded) {
       ledger->Record(record);
     }
     ledger->Record(ReviewOutcome{"faq", "q", true, 0.5, kLedgerSecond, 0.5});
+    using Shadow = ShadowOutcome::Result;
+    for (const Shadow result : {Shadow::kSame, Shadow::kDifferent, Shadow::kDropped}) {
+      ledger->Record(ShadowOutcome{"faq", result, 0.125});
+    }
+    const auto report = ledger->Report();
+    EXPECT_EQ(LedgerNumber(report, "/all/windows/start/cost/parts/shadow"), 0.375);
+    EXPECT_EQ(LedgerNumber(report, "/all/windows/start/cost/total"), 300 * 0.25 + 0.5 + 0.375);
+    EXPECT_EQ(LedgerNumber(report, "/all/windows/start/decisions"), 300);
+    EXPECT_EQ(LedgerNumber(report, "/all/windows/start/response_cache/shadow_different"), 1);
     const std::string text = registry->Expose();
     EXPECT_NE(text.find("surety_route_total{outcome=\"held\",route=\"faq\"} 150"), std::string::npos) << text;
     EXPECT_NE(text.find("surety_route_total{outcome=\"held\",route=\"other\"} 150"), std::string::npos);
     EXPECT_NE(text.find("surety_task_cost_total{component=\"decode\",route=\"faq\"} 37.5"), std::string::npos);
     EXPECT_NE(text.find("surety_task_cost_total{component=\"review\",route=\"faq\"} 0.5"), std::string::npos);
+    EXPECT_NE(text.find("surety_task_cost_total{component=\"shadow\",route=\"faq\"} 0.375"), std::string::npos);
+    EXPECT_NE(text.find("surety_cache_shadow_total{outcome=\"dropped\",route=\"faq\"} 1"), std::string::npos);
+    EXPECT_NE(text.find("surety_verifier_seconds_count{route=\"faq\",verdict=\"pass\",verifier=\"verifier-0\"} 1"),
+              std::string::npos);
     EXPECT_NE(text.find("surety_tasks_accepted_total{route=\"faq\"} 151"), std::string::npos);
     EXPECT_NE(text.find("surety_review_total{outcome=\"edited\",route=\"faq\"} 1"), std::string::npos);
     EXPECT_NE(text.find("surety_quality_score{route=\"faq\",set=\"verifier_pass_rate\"} 1"), std::string::npos);

@@ -139,7 +139,8 @@ std::string PartitionWithBasis(const Partition& partition, const AnswerBasis& ba
   const std::array fields = {
       &basis.route,     &basis.policy_digest,      &basis.model_revision, &basis.prompt_template,
       &basis.decoding,  &basis.tools,              &basis.verifiers,      &basis.retrieval_snapshot,
-      &basis.audience,  &basis.channel,            &basis.subject,        &basis.conversation};
+      &basis.audience,  &basis.channel,            &basis.subject,        &basis.conversation,
+      &basis.risk};
   size_t size = partition.key().size() + more;
   for (const std::string* field : fields) size += kFieldHeadBytes + field->size();
   std::string key;

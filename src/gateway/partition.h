@@ -68,6 +68,7 @@ struct AnswerBasis {
   std::string retrieval_snapshot;  // of the document store
   std::string audience, channel;
   std::string subject;             // where entries are bound to a subject; else empty
+  std::string risk;                // a lower one may have been released with less
   std::string conversation;        // the whole history, canonical, the last question apart
 };
 

@@ -441,8 +441,8 @@ TEST(AnswerKeyTest, EachFieldAloneGivesAnotherKey) {
     answers.insert(AnswerKey(SiblingPartition(i), SomeBasis(), "question"));
     neighbourhoods.insert(NeighbourhoodKey(SiblingPartition(i), SomeBasis()));
   }
-  EXPECT_EQ(answers.size(), 1u + 24 + 66 + 8);
-  EXPECT_EQ(neighbourhoods.size(), 1u + 24 + 66 + 8);
+  EXPECT_EQ(answers.size(), 1u + 26 + 78 + 8);
+  EXPECT_EQ(neighbourhoods.size(), 1u + 26 + 78 + 8);
   for (const char* question : {"Question", "question ", "", "question?"}) {
     EXPECT_TRUE(answers.insert(AnswerKey(partition, SomeBasis(), question)).second);
   }

@@ -139,8 +139,8 @@ class QuotaCore {
     std::string name;
     for (size_t i = 0; i < budgets_.size(); ++i) {
       const BudgetSpec& spec = budgets_[i].spec;
+      if (!Applies(spec, who)) continue;
       const std::string& key = QuotaKeyOf(spec.scope, who);
-      if (spec.scope != BudgetSpec::Scope::kAll && !spec.only.empty() && spec.only != key) continue;
       QuotaAccount& account = budgets_[i].accounts[key];
       account.Roll(spec, now, wall);
       held.push_back({i, key, now});
@@ -205,6 +205,31 @@ class QuotaCore {
     return rows;
   }
 
+  Quota::Standing StandingOf(const QuotaSubject& who) const {
+    Quota::Standing out;
+    const std::lock_guard lock(mutex_);
+    const int64_t now = clock_.NowNanos(), wall = clock_.WallNanos();
+    const auto left = [](int64_t limit, int64_t taken) { return std::max<int64_t>(limit - taken, 0); };
+    for (Budget& budget : budgets_) {
+      const BudgetSpec& spec = budget.spec;
+      if (spec.shadow || !Applies(spec, who)) continue;
+      QuotaAccount none;
+      const auto found = budget.accounts.find(QuotaKeyOf(spec.scope, who));
+      QuotaAccount& a = found == budget.accounts.end() ? none : found->second;
+      a.Roll(spec, now, wall);
+      const auto until = [&](int64_t from_ns) { return NanosToSeconds(from_ns + kQuotaSlidingNs - now); };
+      if (spec.rpm_limit) {
+        Tighten(out.requests, {*spec.rpm_limit, left(*spec.rpm_limit, static_cast<int64_t>(a.requests.size())),
+                               a.requests.empty() ? 0 : until(a.requests.back())});
+      }
+      if (spec.tpm_limit) {
+        Tighten(out.tokens, {*spec.tpm_limit, left(*spec.tpm_limit, a.settled_tokens + a.reserved_tokens),
+                             a.settled.empty() ? 0 : until(a.settled.back().at_ns)});
+      }
+    }
+    return out;
+  }
+
   boost::json::object Save() const {
     const std::lock_guard lock(mutex_);
     const int64_t now = clock_.NowNanos(), wall = clock_.WallNanos();
@@ -261,6 +286,16 @@ class QuotaCore {
     int64_t window = 0;
     QuotaPico spent = 0;
   };
+
+  static bool Applies(const BudgetSpec& spec, const QuotaSubject& who) {
+    return spec.scope == BudgetSpec::Scope::kAll || spec.only.empty() || spec.only == QuotaKeyOf(spec.scope, who);
+  }
+
+  static void Tighten(api::RateLimit& tightest, const api::RateLimit& limit) {
+    const bool less = limit.remaining < tightest.remaining ||
+                      (limit.remaining == tightest.remaining && limit.reset_s > tightest.reset_s);
+    if (tightest.limit < 0 || less) tightest = limit;
+  }
 
   QuotaAccount& AccountOf(const Held& h) {
     const auto found = budgets_[h.budget].accounts.find(h.key);
@@ -428,6 +463,7 @@ class QuotaImpl final : public Quota {
     if (!held) return std::unexpected(std::move(held).error());
     return std::make_unique<QuotaReservation>(core_, *std::move(held), worst);
   }
+  Standing StandingOf(const QuotaSubject& who) const override { return core_->StandingOf(who); }
   boost::json::array State() const override { return core_->State(); }
   boost::json::object Save() const override { return core_->Save(); }
   Status Restore(const boost::json::object& saved) override { return core_->Restore(saved); }

@@ -14,12 +14,14 @@
 
 #include <cstdint>
 #include <expected>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <boost/json/object.hpp>
 
+#include "api/decision.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "gateway/policy.h"
@@ -53,7 +55,12 @@ class Quota {
   static std::unique_ptr<Quota> Make(std::vector<BudgetSpec> budgets, const Clock& clock);
   virtual ~Quota() = default;
   virtual std::expected<std::unique_ptr<Reservation>, Denied> Reserve(const QuotaSubject& who, QuotaAmount worst) = 0;
-  // For x-ratelimit headers and admin, an object for each limit of each budget and key: {budget, key, limit_name,
+  // Of the enforced budgets that apply to `who` and count requests, or tokens, a minute: the one with the least left.
+  struct Standing {
+    api::RateLimit requests, tokens;
+  };
+  virtual Standing StandingOf(const QuotaSubject& who) const = 0;
+  // For admin, an object for each limit of each budget and key: {budget, key, limit_name,
   // limit, used, reserved, remaining, reset_s, shadow}; limit_name: max_budget, rpm_limit, tpm_limit or
   // max_parallel_requests. remaining is never below 0; reset_s: until the money window ends, or until nothing of now
   // counts any more.
@@ -66,9 +73,13 @@ class Quota {
 };
 
 // The most that a task can cost which begins at `route`: on each route max_attempts generations of the whole input and
-// the whole output, along the dearest path of fallbacks (money and tokens each by its own path). On a fallback the
-// input is what its context allows, if that is more. max_output_tokens <= 0, or more than a route's: the route's.
+// the whole output, along the dearest path of fallbacks (money and tokens each by its own path). The input is not the
+// caller's text, to which instruction, passages, tools and repairs are added: it is all that the route's context takes,
+// or, where that sets no limit, `input_tokens`, or what the model of each route takes (`context_tokens` by model; 0 or
+// none: kAssumedContextTokens). max_output_tokens <= 0, or more than a route's: the route's.
 QuotaAmount WorstCase(const Policy& policy, const RouteSpec& route, int input_tokens, int max_output_tokens);
+QuotaAmount WorstCaseOf(const Policy& policy, const RouteSpec& route, const std::map<std::string, int>& context_tokens,
+                        int max_output_tokens);
 // The cost of a generation by the model's prices. cached_tokens are part of prompt_tokens and priced apart.
 struct GenerationCost {
   double prefill = 0, cached_prefill = 0, decode = 0;

@@ -1,7 +1,9 @@
 // Prices: what a task may cost at most, and what a generation did cost.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "base/check.h"
 #include "gateway/quota.h"
@@ -13,34 +15,34 @@ namespace {
 // all the same is cut where it closes.
 class QuotaPaths {
  public:
-  QuotaPaths(const Policy& policy, int input_tokens, int max_output_tokens)
-      : policy_(policy), input_(std::max(input_tokens, 0)), output_(max_output_tokens) {}
+  // `input_of`: the most of a route whose context sets no limit.
+  using InputOf = std::function<int(const RouteSpec&)>;
+  QuotaPaths(const Policy& policy, InputOf input_of, int max_output_tokens)
+      : policy_(policy), input_of_(std::move(input_of)), output_(max_output_tokens) {}
 
-  QuotaAmount From(const RouteSpec& route, bool fallback) {
+  QuotaAmount From(const RouteSpec& route) {
     if (!open_.emplace(route.name, true).second) return {};
     QuotaAmount rest;
     for (const FallbackSpec& next : route.fallback) {
       const RouteSpec* to = policy_.FindRoute(next.to);
       SURETY_CHECK_MSG(to != nullptr, "a fallback to a route that the policy does not have");
-      const QuotaAmount there = From(*to, true);
+      const QuotaAmount there = From(*to);
       rest.money = std::max(rest.money, there.money);
       rest.tokens = std::max(rest.tokens, there.tokens);
     }
     open_.erase(route.name);
-    const QuotaAmount here = Here(route, fallback);
+    const QuotaAmount here = Here(route);
     return {here.money + rest.money, here.tokens + rest.tokens};
   }
 
  private:
-  QuotaAmount Here(const RouteSpec& route, bool fallback) const {
+  QuotaAmount Here(const RouteSpec& route) const {
     if (route.answer != RouteSpec::Answer::kModel && route.answer != RouteSpec::Answer::kTools) return {};
     const auto model = policy_.models.find(route.model);
     SURETY_CHECK_MSG(model != policy_.models.end(), "a route with a model that the policy does not have");
-    int64_t input = input_;
     const auto context = policy_.contexts.find(route.context);
-    if (fallback && context != policy_.contexts.end()) {
-      input = std::max<int64_t>(input, context->second.max_input_tokens);
-    }
+    const int declared = context == policy_.contexts.end() ? 0 : context->second.max_input_tokens;
+    const int64_t input = declared > 0 ? declared : std::max(input_of_(route), 0);
     const int64_t output = output_ > 0 ? std::min(output_, route.max_output_tokens) : route.max_output_tokens;
     const int64_t attempts = std::max(route.max_attempts, 1);
     const ModelSpec& m = model->second;
@@ -51,14 +53,24 @@ class QuotaPaths {
   }
 
   const Policy& policy_;
-  const int input_, output_;
+  const InputOf input_of_;
+  const int output_;
   std::map<std::string_view, bool> open_;
 };
 
 }  // namespace
 
 QuotaAmount WorstCase(const Policy& policy, const RouteSpec& route, int input_tokens, int max_output_tokens) {
-  return QuotaPaths(policy, input_tokens, max_output_tokens).From(route, false);
+  return QuotaPaths(policy, [input_tokens](const RouteSpec&) { return input_tokens; }, max_output_tokens).From(route);
+}
+
+QuotaAmount WorstCaseOf(const Policy& policy, const RouteSpec& route, const std::map<std::string, int>& context_tokens,
+                        int max_output_tokens) {
+  const auto input_of = [&](const RouteSpec& of) {
+    const auto found = context_tokens.find(of.model);
+    return found == context_tokens.end() || found->second <= 0 ? kAssumedContextTokens : found->second;
+  };
+  return QuotaPaths(policy, input_of, max_output_tokens).From(route);
 }
 
 GenerationCost CostOf(const ModelSpec& model, int prompt_tokens, int cached_tokens, int output_tokens) {

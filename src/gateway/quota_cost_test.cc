@@ -43,18 +43,18 @@ Policy QuotaDrawPolicy(std::mt19937& random) {
 }
 
 // Tries every course: how many generations on each route, how long each output, where it goes on.
-void QuotaTryAll(const Policy& policy, const RouteSpec& route, int input, int max_output, bool fallback, int attempt,
+void QuotaTryAll(const Policy& policy, const RouteSpec& route, int input, int max_output, int attempt,
                  QuotaAmount so_far, QuotaAmount& most) {
   most.money = std::max(most.money, so_far.money);
   most.tokens = std::max(most.tokens, so_far.tokens);
   for (const FallbackSpec& next : route.fallback) {
-    QuotaTryAll(policy, *policy.FindRoute(next.to), input, max_output, true, 0, so_far, most);
+    QuotaTryAll(policy, *policy.FindRoute(next.to), input, max_output, 0, so_far, most);
   }
   if (route.answer != RouteSpec::Answer::kModel || attempt == route.max_attempts) return;
   const ModelSpec& model = policy.models.at(route.model);
   int prompt = input;
-  if (fallback && !route.context.empty()) {
-    prompt = std::max(prompt, policy.contexts.at(route.context).max_input_tokens);
+  if (!route.context.empty() && policy.contexts.at(route.context).max_input_tokens > 0) {
+    prompt = policy.contexts.at(route.context).max_input_tokens;
   }
   for (const int output : {0, std::min(max_output, route.max_output_tokens)}) {
     for (const int cached : {0, prompt}) {
@@ -62,7 +62,7 @@ void QuotaTryAll(const Policy& policy, const RouteSpec& route, int input, int ma
       QuotaAmount after = so_far;
       after.money += cost.prefill + cost.cached_prefill + cost.decode;
       after.tokens += prompt + output;
-      QuotaTryAll(policy, route, input, max_output, fallback, attempt + 1, after, most);
+      QuotaTryAll(policy, route, input, max_output, attempt + 1, after, most);
     }
   }
 }
@@ -74,7 +74,7 @@ TEST(QuotaCostTest, TheWorstCaseIsTheDearestOfAllCourses) {
     const int input = static_cast<int>(random() % 60), output = 1 + static_cast<int>(random() % 8);
     const RouteSpec& route = policy.routes[0];
     QuotaAmount most;
-    QuotaTryAll(policy, route, input, output, false, 0, {}, most);
+    QuotaTryAll(policy, route, input, output, 0, {}, most);
     const QuotaAmount worst = WorstCase(policy, route, input, output);
     EXPECT_EQ(worst.money, most.money) << n;
     EXPECT_EQ(worst.tokens, most.tokens) << n;

@@ -296,6 +296,52 @@ TEST_F(QuotaTest, AllBudgetsAreReservedOrNone) {
   EXPECT_TRUE(row.at("shadow").as_bool());
 }
 
+// Against a rule: of the enforced budgets that apply, the least that is left, before and after each event.
+TEST_F(QuotaTest, TheTightestBudgetIsTold) {
+  BudgetSpec tenant, subject, other, shadow, money;
+  tenant.rpm_limit = 5;
+  tenant.tpm_limit = 1000;
+  subject.scope = BudgetSpec::Scope::kSubject;
+  subject.rpm_limit = 3;
+  other = subject;
+  other.only = "somebody else";
+  other.rpm_limit = 1;
+  shadow = subject;
+  shadow.shadow = true;
+  shadow.rpm_limit = 1;
+  money.max_budget = 100;
+  quota_ = Quota::Make({tenant, subject, other, shadow, money}, clock_);
+  const auto told = [&](const std::string& who) { return quota_->StandingOf(QuotaWho("t", who)); };
+  EXPECT_EQ(told("s").requests.limit, 3);
+  EXPECT_EQ(told("s").requests.remaining, 3);
+  EXPECT_NEAR(told("s").requests.reset_s, 0, 1e-9);
+  auto first = Take(1, 400);
+  EXPECT_EQ(told("s").requests.remaining, 2);
+  EXPECT_NEAR(told("s").requests.reset_s, 60, 1e-9);
+  EXPECT_EQ(told("s").tokens.limit, 1000);
+  EXPECT_EQ(told("s").tokens.remaining, 600);  // what is reserved is not there
+  clock_.Advance(10 * kQuotaSecond);
+  first->Settle({1, 100});
+  EXPECT_EQ(told("s").tokens.remaining, 900);
+  EXPECT_NEAR(told("s").tokens.reset_s, 60, 1e-9);
+  EXPECT_NEAR(told("s").requests.reset_s, 50, 1e-9);
+  EXPECT_EQ(told("v").requests.limit, 3);  // has its own: 3 left, and the tenant 4
+  QuotaReservations more;
+  for (const char* who : {"v", "v", "w"}) {
+    auto taken = quota_->Reserve(QuotaWho("t", who), {0, 0});
+    ASSERT_TRUE(taken);
+    more.push_back(*std::move(taken));
+  }
+  EXPECT_EQ(told("s").requests.limit, 5);  // the tenant has 1 left, the subject 2
+  EXPECT_EQ(told("s").requests.remaining, 1);
+  clock_.Advance(61 * kQuotaSecond);
+  EXPECT_EQ(told("s").requests.remaining, 3);
+  EXPECT_EQ(told("s").tokens.remaining, 1000);
+  Make(money);
+  EXPECT_LT(told("s").requests.limit, 0);
+  EXPECT_LT(told("s").tokens.limit, 0);
+}
+
 TEST_F(QuotaTest, SettlingTwiceIsABug) {
   Make(QuotaMoneyBudget(1));
   const auto taken = Take(1);

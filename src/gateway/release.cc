@@ -77,6 +77,7 @@ CallerSink::CallerSink(std::string decision, api::EventSink sink)
 
 Status CallerSink::Release(ReleaseToken&& token, const AnswerText& answer, api::Event last) {
   const ReleaseToken used = std::move(token);  // whatever follows, it is spent
+  const std::lock_guard lock(mutex_);
   if (ended_) return NotReleased("decision '" + decision_ + "' has ended");
   if (used.spent_) return NotReleased("the release token was used before");
   if (used.decision_ != decision_) return NotReleased("the release token is for decision '" + used.decision_ + "'");
@@ -94,7 +95,25 @@ Status CallerSink::Release(ReleaseToken&& token, const AnswerText& answer, api::
   return OkStatus();
 }
 
+bool CallerSink::Progress(api::RequestId request, const api::Decision& now) {
+  api::Decision shown;
+  shown.id = now.id;
+  shown.route = now.route;
+  shown.policy_version = now.policy_version;
+  shown.stage = now.stage;
+  shown.slo = now.slo;
+  api::Event event;
+  event.request = request;
+  event.progress = true;
+  event.decision = std::make_shared<const api::Decision>(std::move(shown));
+  const std::lock_guard lock(mutex_);
+  if (begun_ || ended_) return false;
+  sink_(std::move(event));
+  return true;
+}
+
 void CallerSink::Refuse(api::Event last) {
+  const std::lock_guard lock(mutex_);
   if (ended_) return;
   SURETY_CHECK(last.finish != api::FinishReason::kNone);
   ended_ = true;
@@ -105,6 +124,17 @@ void CallerSink::Refuse(api::Event last) {
   last.tool_calls.clear();
   last.stop_text.clear();
   sink_(std::move(last));
+}
+
+Result<std::string> OpenApproved(ReleaseToken&& token, const std::string& decision, std::string text) {
+  const ReleaseToken used = std::move(token);
+  if (used.spent_) return Error(NotReleased("the release token was used before"));
+  if (used.decision_ != decision)
+    return Error(NotReleased("the release token is for decision '" + used.decision_ + "'"));
+  if (used.digest_ != HexOf(Sha256Of(std::as_bytes(std::span(text))))) {
+    return Error(NotReleased("the text of decision '" + decision + "' is not the one that was approved"));
+  }
+  return text;
 }
 
 Result<StreamingSink> StreamingSink::Open(const RouteSpec& route, Level risk, CallerSink& sink) {
@@ -123,11 +153,14 @@ Result<StreamingSink> StreamingSink::Open(const RouteSpec& route, Level risk, Ca
 
 void StreamingSink::Pass(api::Event event) {
   SURETY_CHECK(event.finish == api::FinishReason::kNone);
+  const std::lock_guard lock(sink_->mutex_);
+  sink_->begun_ = true;
   if (!sink_->ended_) sink_->sink_(std::move(event));
 }
 
 void StreamingSink::End(api::Event last) {
   SURETY_CHECK(last.finish != api::FinishReason::kNone);
+  const std::lock_guard lock(sink_->mutex_);
   if (std::exchange(sink_->ended_, true)) return;
   sink_->sink_(std::move(last));
 }

@@ -4,12 +4,15 @@
 // the pieces of a model's answer can be given to a StreamingSink alone, and OpenStream refuses to make one for a held
 // route.
 //
-// Threads: one request's objects belong to one thread at a time. Owns: the caller's sink.
+// Threads: one request's objects belong to one thread at a time, but for Progress, which any may call. Owns: the
+// caller's sink, which is called under a lock: it must not call back here.
 // Invariants: (1) a sink gets one last event for each choice. (2) Between Hold and Release no byte of the answer, of
-// its reasoning or of its tool calls reaches the caller's sink. (3) A token is for one decision and is used once.
+// its reasoning or of its tool calls reaches the caller's sink, nor how much of it there is. (3) A token is for one
+// decision and is used once. (4) Progress comes before any piece of the answer and before the last event, never after.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,7 +34,7 @@ class ReleaseToken {
   // route's verifiers, or where a person releases the route's answers.
   static Result<ReleaseToken> ForJudgement(const RouteSpec& route, const Policy& policy, const std::string& decision,
                                            const AnswerText& answer, const Judgement& judgement);
-  // `approved`: digest of the text that was approved; Release refuses another.
+  // `approved_digest`: SHA-256 of the text that was approved, as the row of its release has it.
   static ReleaseToken ForApproval(const std::string& decision, std::string approved_digest);
   // A text that the policy holds; no model made it.
   static ReleaseToken ForTemplate(const std::string& decision, const AnswerText& answer);
@@ -42,6 +45,7 @@ class ReleaseToken {
 
  private:
   friend class CallerSink;
+  friend Result<std::string> OpenApproved(ReleaseToken&& token, const std::string& decision, std::string text);
   ReleaseToken(std::string decision, std::string digest) : decision_(std::move(decision)), digest_(std::move(digest)) {}
   std::string decision_;
   std::string digest_;     // of the answer it is for
@@ -61,14 +65,21 @@ class CallerSink {
   Status Release(ReleaseToken&& token, const AnswerText& answer, api::Event last);
   // Ends without content: refused, review, failed.
   void Refuse(api::Event last);
-  bool ended() const { return ended_; }
+  // Says where the request stands: of `now` the id, route, policy's version, stage and objectives leave, and nothing
+  // else. False: something has left or the request has ended, so nothing more is said.
+  bool Progress(api::RequestId request, const api::Decision& now);
 
  private:
   friend class StreamingSink;
   std::string decision_;
   api::EventSink sink_;
-  bool ended_ = false;
+  std::mutex mutex_;       // the sink is called under it, so that nothing can pass the last event
+  bool begun_ = false, ended_ = false;
 };
+
+// An approved text, for who asks for it later. kPermissionDenied: a spent token, another decision's, or another text's
+// (`text` is not the one that was approved).
+Result<std::string> OpenApproved(ReleaseToken&& token, const std::string& decision, std::string text);
 
 // For internal readers below high risk: pieces leave as drafts.
 class StreamingSink {

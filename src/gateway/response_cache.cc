@@ -48,11 +48,12 @@ struct CacheEntry {
     OPENSSL_cleanse(vector.data(), vector.size() * sizeof(float));
   }
   std::string_view neighbourhood() const { return std::string_view(key).substr(0, neighbourhood_size); }
+  std::string partition() const { return key.substr(0, partition_size); }
   std::string_view question() const { return std::string_view(key).substr(key.size() - question_size); }
 
   // Never changed once it stands in the cache: readers look at them without its lock.
   std::string key;                  // AnswerKey, of which NeighbourhoodKey is the beginning
-  size_t neighbourhood_size = 0, question_size = 0;
+  size_t partition_size = 0, neighbourhood_size = 0, question_size = 0;
   std::vector<float> vector;
   CachedAnswer answer;
   std::string bound_subject;        // of the basis
@@ -157,7 +158,7 @@ class ResponseCacheImpl final : public ResponseCache {
     }
     CacheWipe(key);
     if (!entry) return std::nullopt;
-    return CacheHit{entry->answer, 1};
+    return CacheHit{entry->answer, 1, entry->partition()};
   }
 
   std::optional<CacheHit> FindSimilar(const Partition& partition, const AnswerBasis& basis, std::string_view question,
@@ -184,7 +185,7 @@ class ResponseCacheImpl final : public ResponseCache {
       }
       const std::unique_lock lock(mutex_);
       if (!entry->live || !MayReturn(entry, partition, as_of_ns)) continue;
-      hit = CacheHit{entry->answer, std::min(similarity, 1.0)};
+      hit = CacheHit{entry->answer, std::min(similarity, 1.0), entry->partition()};
       break;
     }
     const std::lock_guard lock(mutex_);
@@ -301,6 +302,7 @@ class ResponseCacheImpl final : public ResponseCache {
     entry->answer.stored_ns = clock_.WallNanos();
     entry->key = AnswerKey(partition, basis, question);
     entry->neighbourhood_size = entry->key.size() - kFieldHeadBytes - question.size();
+    entry->partition_size = partition.key().size();
     entry->question_size = question.size();
     entry->vector.assign(vector.begin(), vector.end());
     entry->bound_subject = basis.subject;

@@ -34,12 +34,14 @@ struct CachedAnswer {
   Validity validity;
   std::string tenant, subject;         // for erasure: whose data it may hold; subject may be empty
   double cost = 0;                     // that a hit avoids
+  int attempts = 1;                    // generations that it took; after a repair one alone would not make it again
   int64_t stored_ns = 0;               // wall
 };
 
 struct CacheHit {
   CachedAnswer answer;
   double similarity = 1;               // 1: exact
+  std::string partition;               // full encoding of the one that it was stored in
 };
 
 struct CacheForgetReceipt {

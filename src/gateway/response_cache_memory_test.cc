@@ -1,5 +1,6 @@
 // What was erased from the cache is in none of the process's memory: read through the system, not through the cache.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -36,7 +37,8 @@ std::string MemoryMark(int kind, size_t repeats) {
 int MemoryMarks(int kind) {
   std::ifstream maps("/proc/self/maps");
   const int memory = open("/proc/self/mem", O_RDONLY);
-  static std::vector<char> buffer(1 << 20);
+  // Not of the heap, where what lies beside it would be passed over below.
+  static std::array<char, 1 << 20> buffer;
   int n = 0;
   for (std::string line; std::getline(maps, line);) {
     // Entries lie on the heap. On the stack stand registers that the loader saves, with the last bytes that were moved.

@@ -15,9 +15,13 @@
 
 namespace surety::http {
 
-// x-surety-decision-id, -route, -policy-version, -cache, -release, -attempts, -cost, and -draft where it is one.
+// x-surety-decision-id, -route, -policy-version, -cache, -release, -attempts, -cost, -draft where it is one, and -slo
+// where the route has objectives; x-ratelimit-{limit,remaining,reset}-{requests,tokens} where budgets count them. With
+// progress: id, route, version and objectives, which are known by then.
 HeaderList GovernanceHeaders(const api::Decision& decision);
 boost::json::object GovernanceObject(const api::Decision& decision);
+// Of an event of progress: {"governance":{"decision_id","route","state","slo"}} as a comment of the stream.
+std::string ProgressComment(const api::Decision& decision);
 // ",\"governance\":{...}"; nothing for null.
 std::string GovernanceMember(const std::shared_ptr<const api::Decision>& decision);
 

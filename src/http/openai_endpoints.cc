@@ -77,6 +77,12 @@ void Generate(Endpoint endpoint, const Services& services, const HttpRequest& re
                             : services.draw_seed();
   auto call = Map(endpoint, opened->body, {request.identity, backend->description(), seed});
   if (!call) return SendError(*writer, call.error());
+  if (backend->description().governed && call->requests.size() > 1) {
+    return SendError(*writer, BadField("prompt", "prompt has " + std::to_string(call->requests.size()) +
+                                                     " prompts, but a governed model decides about one a request; "
+                                                     "send them one by one", "unsupported_by_model").error());
+  }
+  for (api::GenerationRequest& one : call->requests) one.wants_progress = call->stream;
   const std::string answer_id = AnswerId(endpoint, request.request_id);
   if (RequestTrace* trace = writer->trace()) trace->SetCall(*call, answer_id);
   AnswerHead head{request.request_id, answer_id, opened->model.name, Fingerprint(backend->description()),

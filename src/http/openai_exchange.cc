@@ -79,11 +79,13 @@ void ApiExchange::Submit(std::vector<api::GenerationRequest> requests) {
 }
 
 void ApiExchange::OnEvent(int part, api::Event event) {
-  if (RequestTrace* trace = setup_.writer->trace()) trace->OnEvent(part, event);
+  RequestTrace* trace = event.progress ? nullptr : setup_.writer->trace();
+  if (trace != nullptr) trace->OnEvent(part, event);
   bool cancel = false;
   {
     const std::lock_guard lock(write_mutex_);
     if (!submitted_ && !ended_) {
+      if (event.progress) return;
       early_.emplace_back(part, std::move(event));
       return;
     }
@@ -96,11 +98,17 @@ bool ApiExchange::Take(int part, const api::Event& event) {
   if (ended_) return false;
   if (cancelled_) return Fail(ClientLeft());
   if (event.choice < 0 || event.choice >= n_choices_[static_cast<size_t>(part)]) return false;
+  if (event.progress) return TakeProgress(event);
   if (event.decision != nullptr) decision_ = event.decision;
   produced_ |= !event.text.empty() || !event.tokens.empty() || !event.tool_calls.empty();
   switch (event.finish) {
     case api::FinishReason::kError: {
       ApiError error = ErrorOf(event.error.ok() ? InternalError("") : event.error);
+      // A governed prompt is built here: that it has no room is known of the request, not of a field.
+      if (decision_ != nullptr && event.error.code() == StatusCode::kOutOfRange) {
+        error.status = 413;
+        error.code = "context_length_exceeded";
+      }
       AddGovernance(decision_, error);
       return Fail(error);
     }
@@ -131,6 +139,13 @@ bool ApiExchange::Take(int part, const api::Event& event) {
     setup_.writer->FinishStream();
   }
   return !stays;
+}
+
+// From here on the status line is out: what fails later ends the stream with an error.
+bool ApiExchange::TakeProgress(const api::Event& event) {
+  if (!setup_.answer->streams() || event.decision == nullptr) return false;
+  decision_ = event.decision;
+  return !Deliver(ProgressComment(*event.decision));
 }
 
 // Of a body: the whole of it.

@@ -5,9 +5,9 @@
 // Owns: keeps itself alive through the sinks it gave to the backend; holds the writer. It does not keep the backend
 // alive: the last owner must not go on the backend's own thread, and while a sink is called the backend is there.
 // Invariants: (1) the writer gets exactly one answer. (2) Nothing is written before every request was accepted, and
-// nothing of a stream before the first event: a refusal, and a time-out in the queue, keep their HTTP status. (3) No
-// event is looked at after the answer's end, but by the request's trace. (4) Once the client has left, every request
-// has been cancelled.
+// nothing of a stream before the first event: a refusal, and a time-out in the queue, keep their HTTP status. Progress
+// of a governed request is an event too, which a comment tells of. (3) No event is looked at after the answer's end,
+// but by the request's trace. (4) Once the client has left, every request has been cancelled.
 #pragma once
 
 #include <atomic>
@@ -42,6 +42,7 @@ class ApiExchange : public std::enable_shared_from_this<ApiExchange> {
   void OnEvent(int part, api::Event event);
   // Under write_mutex_. True if the remaining requests must be cancelled.
   bool Take(int part, const api::Event& event);
+  bool TakeProgress(const api::Event& event);
   bool Fail(const ApiError& error);
   bool Deliver(std::string text);
   void End();

@@ -20,8 +20,12 @@ std::string MessageOf(api::Health health) {
   }
 }
 
-void AnswerReady(api::Health health, ResponseWriter& writer) {
-  if (health == api::Health::kReady) return SendJson(writer, 200, {{"status", "ok"}});
+void AnswerReady(api::Health health, const std::vector<std::string>& alarms, ResponseWriter& writer) {
+  if (health == api::Health::kReady) {
+    json::object body{{"status", "ok"}};
+    if (!alarms.empty()) body["alarms"] = json::value_from(alarms);
+    return SendJson(writer, 200, body);
+  }
   const json::object error{{"message", MessageOf(health)},
                            {"type", "unavailable_error"},
                            {"param", nullptr},
@@ -42,8 +46,8 @@ std::vector<Route> OpsRoutes(const OpsRoutesOptions& options) {
     });
   }
   for (const char* path : {"/health", "/health/ready", "/healthz", "/readyz"}) {
-    add(path, Role::kNone, [health = options.health](HttpRequest, std::shared_ptr<ResponseWriter> writer) {
-      AnswerReady(health(), *writer);
+    add(path, Role::kNone, [options](HttpRequest, std::shared_ptr<ResponseWriter> writer) {
+      AnswerReady(options.health(), options.alarms ? options.alarms() : std::vector<std::string>(), *writer);
     });
   }
   const auto expose = [metrics = options.metrics](HttpRequest, std::shared_ptr<ResponseWriter> writer) {

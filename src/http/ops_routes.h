@@ -21,6 +21,7 @@ struct OpsRoutesOptions {
   const observe::Registry* metrics = nullptr;     // outlives the routes
   std::string version;
   Role metrics_role = Role::kUser;                // least role for /metrics
+  std::function<std::vector<std::string>()> alarms = {};  // what an operator must look at, while it serves
 };
 
 std::vector<Route> OpsRoutes(const OpsRoutesOptions& options);

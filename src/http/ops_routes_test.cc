@@ -16,8 +16,10 @@ namespace {
 TEST(OpsRoutesTest, HealthFollowsTheBackendAndMetricsAreExposed) {
   const auto registry = observe::Registry::Make();
   std::atomic<api::Health> health = api::Health::kStarting;
+  std::vector<std::string> alarms;  // set between requests
   ListenerOptions listener;
-  listener.routes = OpsRoutes({[&] { return health.load(); }, registry.get(), "1.2.3", Role::kUser});
+  listener.routes = OpsRoutes(
+      {[&] { return health.load(); }, registry.get(), "1.2.3", Role::kUser, [&] { return alarms; }});
   auto server = Server::Start({}, {listener}, {registry.get(), &Clock::Real(), nullptr, {}});
   ASSERT_TRUE(server) << server.error().message();
   RawClient client((*server)->port("api"));
@@ -40,6 +42,8 @@ TEST(OpsRoutesTest, HealthFollowsTheBackendAndMetricsAreExposed) {
     health = api::Health::kReady;
     EXPECT_EQ(ask(path).body, R"({"status":"ok"})");
   }
+  alarms = {"cross_partition_hits"};
+  EXPECT_EQ(ask("/readyz").body, R"({"status":"ok","alarms":["cross_partition_hits"]})");
   EXPECT_EQ(ask("/livez").status, 200);
   EXPECT_EQ(ask("/version").body, R"({"version":"1.2.3"})");
   const RawResponse metrics = ask("/metrics");

@@ -50,8 +50,15 @@ class ResponsesAnswer : public Answer {
   }
 
   std::string Fail(const ApiError& error) override {
-    error_ = "{\"code\":\"" + std::string(error.status == 429 ? "rate_limit_exceeded" : "server_error") +
-             "\",\"message\":" + JsonString(error.message) + "}";
+    // A draft that a check kept back is not said again.
+    if (error.code == "content_filter") items_.clear();
+    const auto governed = error.more.find("governance");
+    const bool has_note = governed != error.more.end();
+    // OpenAI has few codes; what a policy decided keeps its own.
+    const std::string code = has_note ? error.code : error.status == 429 ? "rate_limit_exceeded" : "server_error";
+    error_ = "{\"code\":" + JsonString(code) + ",\"message\":" + JsonString(error.message);
+    if (has_note) error_ += ",\"governance\":" + boost::json::serialize(governed->value());
+    error_ += "}";
     std::string out;
     Emit(out, "response.failed", "\"response\":" + Response("failed"));
     return out;

@@ -88,6 +88,8 @@ void AppendSseEvent(std::string& out, std::string_view json, std::string_view na
   out.append("data: ").append(json).append("\n\n");
 }
 
+void AppendSseComment(std::string& out, std::string_view text) { out.append(": ").append(text).append("\n\n"); }
+
 size_t FirstInvalidUtf8(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const int length = CharacterLength(text, at);

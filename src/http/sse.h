@@ -21,6 +21,8 @@ void AppendJsonNumber(std::string& out, float value);
 
 // One event: "data: JSON\n\n", with "event: NAME\n" in front where there is a name. `json` has no line breaks.
 void AppendSseEvent(std::string& out, std::string_view json, std::string_view name = {});
+// A comment, which clients pass over: ": TEXT\n\n". `text` has no line breaks.
+void AppendSseComment(std::string& out, std::string_view text);
 constexpr std::string_view kSseDone = "data: [DONE]\n\n";
 constexpr std::string_view kSseContentType = "text/event-stream; charset=utf-8";
 

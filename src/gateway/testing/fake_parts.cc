@@ -47,13 +47,23 @@ void FakeLedger::Record(const DecisionRecord& record) {
   records_.push_back(record);
 }
 
+void FakeLedger::Record(const ShadowOutcome& outcome) {
+  const std::lock_guard lock(mutex_);
+  shadows_.push_back(outcome);
+}
+
+std::vector<ShadowOutcome> FakeLedger::shadows() const {
+  const std::lock_guard lock(mutex_);
+  return shadows_;
+}
+
 std::vector<DecisionRecord> FakeLedger::records() const {
   const std::lock_guard lock(mutex_);
   return records_;
 }
 
-Judgement FakeVerifiers::Judge(const std::vector<std::string>& names, std::shared_ptr<const AnswerText> answer,
-                               std::shared_ptr<const Evidence>, bool open_allowed) {
+Judgement FakeVerifiers::JudgeUntil(const std::vector<std::string>& names, std::shared_ptr<const AnswerText> answer,
+                                    std::shared_ptr<const Evidence>, bool open_allowed, int64_t) {
   Judgement judgement;
   for (const std::string& name : names) {
     Verdict verdict;

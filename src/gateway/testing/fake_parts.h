@@ -53,13 +53,16 @@ class FakeLedger final : public Ledger {
  public:
   void Record(const DecisionRecord& record) override;
   void Record(const ReviewOutcome&) override {}
+  void Record(const ShadowOutcome& outcome) override;
   void UsePolicy(const Policy&) override {}
   boost::json::object Report() const override { return {}; }
   std::vector<DecisionRecord> records() const;
+  std::vector<ShadowOutcome> shadows() const;
 
  private:
   mutable std::mutex mutex_;
   std::vector<DecisionRecord> records_;
+  std::vector<ShadowOutcome> shadows_;
 };
 
 // Each verifier by name: its verdict of an answer.
@@ -68,8 +71,8 @@ class FakeVerifiers final : public VerifierSet {
   using Check = std::function<Verdict::Outcome(const AnswerText&)>;
   std::map<std::string, Check> checks;
   std::map<std::string, VerifierSpec> specs;
-  Judgement Judge(const std::vector<std::string>& names, std::shared_ptr<const AnswerText> answer,
-                  std::shared_ptr<const Evidence> evidence, bool open_allowed) override;
+  Judgement JudgeUntil(const std::vector<std::string>& names, std::shared_ptr<const AnswerText> answer,
+                       std::shared_ptr<const Evidence> evidence, bool open_allowed, int64_t deadline_ns) override;
   std::string Versions(const std::vector<std::string>& names) const override;
 };
 

@@ -52,6 +52,7 @@ void AddRoutes(Policy& policy) {
   otherwise.when.clear();
   otherwise.always = true;
   otherwise.queue = "supervisor";
+  for (RouteSpec* route : {&held, &stream, &tools, &cached, &limited}) route->queue = "supervisor";
   policy.routes = {faq, held, stream, reviewed, tools, cached, limited, otherwise};
 }
 
@@ -92,11 +93,12 @@ Policy WorldPolicy() {
   ReviewQueueSpec queue;
   queue.name = "supervisor";
   policy.review["supervisor"] = queue;
+  policy.state.cache_shadow = 0;   // drawn by chance, it would ask the model once more now and then
   AddRoutes(policy);
   return policy;
 }
 
-GovernedWorld::GovernedWorld(Policy policy) {
+GovernedWorld::GovernedWorld(Policy policy, std::shared_ptr<ResponseCache> own_cache) {
   script = [](const api::GenerationRequest&) { return ScriptedAnswer{.pieces = {"An ", "answer."}}; };
   checks["promises"] = [](const AnswerText& answer) {
     std::string all = answer.text;
@@ -105,7 +107,7 @@ GovernedWorld::GovernedWorld(Policy policy) {
     return bad ? Verdict::Outcome::kFail : Verdict::Outcome::kPass;
   };
   model = std::make_shared<ScriptedBackend>([this](const api::GenerationRequest& request) { return script(request); });
-  cache = ResponseCache::Make(1 << 20, clock);
+  cache = own_cache != nullptr ? std::move(own_cache) : std::shared_ptr(ResponseCache::Make(1 << 20, clock));
   auto store = ReviewStore::Open(":memory:", policy.review, clock);
   SURETY_CHECK(store.has_value());
   review = *std::move(store);
@@ -125,7 +127,7 @@ GovernedWorld::GovernedWorld(Policy policy) {
 
 GovernedWorld::~GovernedWorld() { backend.reset(); }
 
-std::shared_ptr<const PolicyRuntime> GovernedWorld::MakeParts(Policy policy) {
+std::shared_ptr<PolicyRuntime> GovernedWorld::MakeParts(Policy policy) {
   auto runtime = std::make_shared<PolicyRuntime>();
   auto verifiers = std::make_unique<FakeVerifiers>();
   verifiers->specs = policy.verifiers;

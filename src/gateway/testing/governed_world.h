@@ -31,7 +31,7 @@ Policy WorldPolicy();
 
 class GovernedWorld {
  public:
-  explicit GovernedWorld(Policy policy = WorldPolicy());
+  explicit GovernedWorld(Policy policy = WorldPolicy(), std::shared_ptr<ResponseCache> own_cache = nullptr);
   ~GovernedWorld();
 
   // Claims of a caller who has all dimensions.
@@ -40,7 +40,7 @@ class GovernedWorld {
   Reply Send(api::GenerationRequest request);
   Reply Send(std::string question, api::Caller caller = Anna()) { return Send(Ask(std::move(question), caller)); }
   // A runtime of `policy` with the world's parts, to swap in.
-  std::shared_ptr<const PolicyRuntime> MakeParts(Policy policy);
+  std::shared_ptr<PolicyRuntime> MakeParts(Policy policy);
 
   WallClock clock;
   ScriptedBackend::Script script;     // of the model; replaced before a request

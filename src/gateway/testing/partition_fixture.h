@@ -64,11 +64,12 @@ inline Partition SiblingPartition(int i) {
   return PartitionOf(c);
 }
 
-inline constexpr int kBasisFields = 12;
+inline constexpr int kBasisFields = 13;
 inline std::string& BasisField(AnswerBasis& b, int i) {
   std::string* const fields[kBasisFields] = {
       &b.route,    &b.policy_digest,      &b.model_revision, &b.prompt_template, &b.decoding, &b.tools,
-      &b.verifiers, &b.retrieval_snapshot, &b.audience,       &b.channel,         &b.subject,  &b.conversation};
+      &b.verifiers, &b.retrieval_snapshot, &b.audience,       &b.channel,         &b.subject,  &b.conversation,
+      &b.risk};
   return *fields[i];
 }
 

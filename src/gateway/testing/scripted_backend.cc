@@ -54,6 +54,7 @@ bool ScriptedBackend::WaitOrCancelled(api::RequestId id, int64_t delay_ms) {
 }
 
 void ScriptedBackend::Answer(api::RequestId id, ScriptedAnswer answer, const api::EventSink& sink) {
+  if (answer.before) answer.before();
   const bool gone = WaitOrCancelled(id, answer.delay_ms);
   for (size_t i = 0; !gone && i < answer.pieces.size(); ++i) {
     api::Event event;
@@ -74,6 +75,7 @@ void ScriptedBackend::Answer(api::RequestId id, ScriptedAnswer answer, const api
   last.usage = answer.usage;
   last.stop_text = answer.stop_text;
   sink(std::move(last));
+  std::this_thread::sleep_for(std::chrono::milliseconds(answer.linger_ms));
 }
 
 void ScriptedBackend::Cancel(api::RequestId id) {

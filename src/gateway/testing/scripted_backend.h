@@ -24,7 +24,9 @@ struct ScriptedAnswer {
   api::Usage usage = {};
   std::string stop_text = {};
   int64_t delay_ms = 0;                            // before the first piece
+  int64_t linger_ms = 0;                           // the sink is kept for so long after the last event
   std::optional<api::Refusal> refusal = {};
+  std::function<void()> before = {};               // the first piece, on the answer's thread
 };
 
 class ScriptedBackend final : public api::Backend {
@@ -36,6 +38,8 @@ class ScriptedBackend final : public api::Backend {
   // What was asked, in order.
   std::vector<api::GenerationRequest> requests() const;
   int n_requests() const;
+
+  std::function<Result<api::ForgetReceipt>(const api::Scope&, api::ForgetExtent)> forget;  // set before it is called
 
   const api::ModelDescription& description() const override { return description_; }
   api::Health health() const override { return api::Health::kReady; }
@@ -49,7 +53,9 @@ class ScriptedBackend final : public api::Backend {
   std::string TokenBytes(api::TokenId token) const override;
   Result<std::vector<api::EmbeddingResult>> Embed(std::span<const std::string> texts) override;
   Result<std::vector<api::EmbeddingResult>> EmbedTokens(std::span<const std::vector<api::TokenId>> sequences) override;
-  Result<api::ForgetReceipt> Forget(const api::Scope&, api::ForgetExtent) override { return api::ForgetReceipt{}; }
+  Result<api::ForgetReceipt> Forget(const api::Scope& scope, api::ForgetExtent extent) override {
+    return forget ? forget(scope, extent) : Result<api::ForgetReceipt>(api::ForgetReceipt{});
+  }
   void Drain(int64_t) override {}
   boost::json::object DebugState() const override { return {}; }
   boost::json::array RecentSteps(int) const override { return {}; }
