@@ -25,6 +25,7 @@ std::unique_ptr<Command> MakeRunCommand();
 std::unique_ptr<Command> MakeChatCommand();
 std::unique_ptr<Command> MakeEmbedCommand();
 std::unique_ptr<Command> MakeBenchCommand();
+std::unique_ptr<Command> MakeBenchPolicyCommand();  // under MakeBenchCommand
 std::unique_ptr<Command> MakeLoadCommand();
 std::unique_ptr<Command> MakeProbeCommand();
 std::unique_ptr<Command> MakePerplexityCommand();

@@ -237,6 +237,7 @@ int RunCommandLine(int argc, char** argv) {
   for (auto& command : MakeReviewCommands()) program.Add(std::move(command));
   program.Add(MakeEmbedCommand());
   program.Add(MakeBenchCommand());
+  program.Add(MakeBenchPolicyCommand());
   program.Add(MakeLoadCommand());
   program.Add(MakeProbeCommand());
   program.Add(MakePerplexityCommand());
