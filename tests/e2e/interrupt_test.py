@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
 """Ctrl-C and SIGTERM at any moment: a clean end with exit code 130."""
 
+import http.server
+import json
+import os
 import signal
+import subprocess
+import threading
 import time
 
 import common
@@ -46,6 +51,48 @@ class InterruptTest(EndToEnd):
             code, _, err = self.end(process)
             self.assertEqual(code, 130, err)
             self.assertIn("interrupted", err)
+
+    def test_ctrl_c_in_a_review_gives_the_ticket_back(self):
+        seen = []
+
+        class Desk(http.server.BaseHTTPRequestHandler):
+            def answer(self):
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                seen.append(self.path)
+                ticket = {"object": "review.ticket", "id": "rev_1", "version": 1, "state": "open", "question": "May I?",
+                          "text": "No."}
+                body = json.dumps({"object": "list", "data": [ticket]} if self.command == "GET" else ticket).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_POST = answer
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Desk)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        for how, code in ((lambda process, keys: process.send_signal(signal.SIGINT), 130),
+                          (lambda process, keys: os.write(keys, b"q\n"), 0)):
+            keys, terminal = os.openpty()
+            process = subprocess.Popen([common.BINARY, "review", "--url", f"http://127.0.0.1:{server.server_port}"],
+                                       stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            os.close(terminal)
+            text = b""
+            while b"[q]uit" not in text:
+                piece = process.stdout.read1(4096)
+                self.assertTrue(piece, text)
+                text += piece
+            how(process, keys)
+            self.assertEqual(self.end(process)[0], code)
+            os.close(keys)
+            self.assertTrue(seen[-1].endswith("/rev_1/release"), seen)
+            seen.clear()
 
 
 if __name__ == "__main__":

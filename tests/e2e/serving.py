@@ -22,6 +22,7 @@ class Server:
                              env={**os.environ, **(env or {})})
         (owner.addClassCleanup if isinstance(owner, type) else owner.addCleanup)(self.kill)
         line = self.process.stdout.readline()
+        self.reader = None
         if not line:
             raise AssertionError(self.process.stderr.read().decode())
         self.ready = json.loads(line)
@@ -40,7 +41,8 @@ class Server:
             self.process.kill()
         self.process.wait()
         self.process.stdout.close()
-        self.reader.join()
+        if self.reader is not None:
+            self.reader.join()
         self.process.stderr.close()
 
     def stop(self):
