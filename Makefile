@@ -9,8 +9,9 @@ SURETY := $(BUILD)/bin/surety
 CTEST := ctest --output-on-failure -j $(JOBS)
 FUZZ_SECONDS ?= 20
 SOAK_REQUESTS ?= 600000
-ASAN_TESTS := base_test tensor_test kernels_test model_test kv_test observe_test spec_test train_test engine_test http_test
-TSAN_TESTS := base_test observe_test train_test engine_test http_test
+# Of the gateway there is too much for each run: make sanitize ASAN_TESTS=gateway_test, make tsan TSAN_TESTS=gateway_test.
+ASAN_TESTS ?= base_test tensor_test kernels_test model_test kv_test observe_test spec_test train_test engine_test http_test
+TSAN_TESTS ?= base_test observe_test train_test engine_test http_test
 
 export PROMPT
 .DEFAULT_GOAL := help

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -34,6 +36,14 @@ class DocumentFolder {
   DocumentFolder(const DocumentFolder&) = delete;
   DocumentFolder& operator=(const DocumentFolder&) = delete;
   std::string File(const std::string& name) const { return (path_ / name).string(); }
+  std::string Bytes() const {  // of all files
+    std::string all;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+      std::ifstream file(entry.path(), std::ios::binary);
+      all += std::string(std::istreambuf_iterator<char>(file), {});
+    }
+    return all;
+  }
   std::unique_ptr<DocumentIndex> Index(bool read_only = false, const std::string& name = "index.db") const {
     auto opened = DocumentIndex::Open(File(name), read_only);
     EXPECT_TRUE(opened) << (opened ? "" : opened.error().ToString());
