@@ -370,37 +370,45 @@ Result<Ticket> SqlReviewStore::Lease(const Reviewer& reviewer, const std::string
   HeldTicket held;
   int64_t now_ns = 0;
   bool taken = false;
-  // Rows that others have locked are passed over. Where only such rows are left they are waited for: a lock is no
-  // lease, and "no tickets" must not be said while there are some.
-  const auto attempt = [&](SqlConnection& sql, bool& any) -> Status {
-    SURETY_ASSIGN_OR_RETURN(std::string id, FindFree(sql, reviewer, *spec, sql.LockRowsSkippingLocked()));
-    if (id.empty()) {
-      SURETY_ASSIGN_OR_RETURN(id, FindFree(sql, reviewer, *spec, ""));
-      any = !id.empty();
-      if (!any) return OkStatus();
-      SURETY_ASSIGN_OR_RETURN(id, FindFree(sql, reviewer, *spec, sql.LockRows()));
-    }
-    any = true;
-    if (id.empty()) return OkStatus();
-    SURETY_ASSIGN_OR_RETURN(const ReviewQueueSpec* same, Load(sql, reviewer, id, /*lock=*/true, *queues, held));
-    (void)same;
-    // Read again under the lock: what another committed meanwhile may exclude this person.
-    const int64_t version = held.ticket.version;
-    now_ns = clock_.WallNanos();
-    const auto is_me = [&](const std::string& name) { return name == reviewer.name; };
-    if (std::ranges::any_of(held.ticket.approvers, is_me) ||
-        (spec->exclude_author && std::ranges::any_of(held.ticket.editors, is_me)) ||
-        !LeaseHeld(held, ReviewStep{reviewer, *spec, version, now_ns}).ok()) {
-      return OkStatus();
-    }
-    taken = true;
-    return WriteTicket(sql, held, version, TicketContents::kKept);
+  // True: there was a free one.
+  const auto attempt = [&](bool waiting) -> Result<bool> {
+    std::string id;
+    SURETY_RETURN_IF_ERROR(pool_.Run(Mode::kWrite, [&](SqlConnection& sql) -> Status {
+      SURETY_ASSIGN_OR_RETURN(id, FindFree(sql, reviewer, *spec,
+                                           waiting ? sql.LockRows() : sql.LockRowsSkippingLocked()));
+      if (id.empty()) return OkStatus();
+      SURETY_ASSIGN_OR_RETURN(const ReviewQueueSpec* same, Load(sql, reviewer, id, /*lock=*/true, *queues, held));
+      (void)same;
+      // Read again under the lock: what another committed meanwhile may exclude this person.
+      const int64_t version = held.ticket.version;
+      now_ns = clock_.WallNanos();
+      const auto is_me = [&](const std::string& name) { return name == reviewer.name; };
+      if (std::ranges::any_of(held.ticket.approvers, is_me) ||
+          (spec->exclude_author && std::ranges::any_of(held.ticket.editors, is_me)) ||
+          !LeaseHeld(held, ReviewStep{reviewer, *spec, version, now_ns}).ok()) {
+        return OkStatus();
+      }
+      taken = true;
+      return WriteTicket(sql, held, version, TicketContents::kKept);
+    }));
+    return !id.empty();
   };
+  // Rows that others have locked are passed over. Where only such rows are left they are waited for: a lock is no
+  // lease, and "no tickets" must not be said while there are some. Each look is a transaction of its own: a statement
+  // keeps its locks on rows that were no longer free once it had them, and who waits must hold none out of order.
   for (int i = 0; i < kMaxLeaseAttempts && !taken; ++i) {
-    bool any = false;
-    SURETY_RETURN_IF_ERROR(pool_.Run(Mode::kWrite, [&](SqlConnection& sql) { return attempt(sql, any); }));
-    if (!any) return Error(NotFoundError(fmt::format("queue '{}' has no ticket that {} may take", queue,
-                                                     reviewer.name)));
+    SURETY_ASSIGN_OR_RETURN(const bool found, attempt(/*waiting=*/false));
+    if (found) continue;
+    std::string id;
+    SURETY_RETURN_IF_ERROR(pool_.Run(Mode::kRead, [&](SqlConnection& sql) -> Status {
+      SURETY_ASSIGN_OR_RETURN(id, FindFree(sql, reviewer, *spec, ""));
+      return OkStatus();
+    }));
+    if (id.empty()) {
+      return Error(NotFoundError(fmt::format("queue '{}' has no ticket that {} may take", queue, reviewer.name)));
+    }
+    SURETY_ASSIGN_OR_RETURN(const bool waited, attempt(/*waiting=*/true));
+    (void)waited;
   }
   if (!taken) return Error(UnavailableError(fmt::format("queue '{}': others were faster; try again", queue)));
   return ShownTicket(held, now_ns);
@@ -412,9 +420,9 @@ Result<int64_t> SqlReviewStore::Forget(const std::string& tenant, const std::str
   }
   int64_t n_erased = 0;
   SURETY_RETURN_IF_ERROR(pool_.Run(Mode::kWrite, [&](SqlConnection& sql) -> Status {
-    // In one order, so that two of these cannot wait for each other.
+    // In the order in which a lease locks, so that neither can wait for the other.
     SURETY_ASSIGN_OR_RETURN(auto found, LoadTickets(sql, "t.tenant = $1 AND t.subject = $2 AND t.state <> $3",
-                                                    " ORDER BY t.id" + sql.LockRows(),
+                                                    " ORDER BY t.created_ns, t.id" + sql.LockRows(),
                                                     {tenant, subject, static_cast<int64_t>(TicketState::kErased)}));
     n_erased = static_cast<int64_t>(found.size());
     for (HeldTicket& held : found) {
