@@ -9,7 +9,7 @@ SURETY := $(BUILD)/bin/surety
 CTEST := ctest --output-on-failure -j $(JOBS)
 FUZZ_SECONDS ?= 20
 SOAK_REQUESTS ?= 600000
-# Of the gateway there is too much for each run: make sanitize ASAN_TESTS=gateway_test, make tsan TSAN_TESTS=gateway_test.
+# gateway_test would take half of a run again, so it is on demand: make sanitize ASAN_TESTS=gateway_test (TSAN_TESTS).
 ASAN_TESTS ?= base_test tensor_test kernels_test model_test kv_test observe_test spec_test train_test engine_test http_test
 TSAN_TESTS ?= base_test observe_test train_test engine_test http_test
 
@@ -50,13 +50,13 @@ soak: $(BUILD)-all ## the slow label: SOAK_REQUESTS (600000) random requests wit
 check: ## layers, style and documents alone
 	@tools/layer_check.py && tools/style_check.py && tools/doc_check.py
 
-sanitize: packages ## unit tests of all modules below cli, with AddressSanitizer and UndefinedBehaviorSanitizer
+sanitize: packages ## unit tests of the modules in ASAN_TESTS, with AddressSanitizer and UndefinedBehaviorSanitizer
 	@[ -f $(BUILD)-asan/build.ninja ] || $(CMAKE) -S . -B $(BUILD)-asan -DCMAKE_BUILD_TYPE=Sanitize \
 	  -DCMAKE_CXX_FLAGS_SANITIZE="-O1 -g1" -DSURETY_SANITIZE=address,undefined
 	@ninja -C $(BUILD)-asan -j $(JOBS) $(ASAN_TESTS)
 	@cd $(BUILD)-asan && printf '%s\n' $(ASAN_TESTS) | xargs -P $(JOBS) -I{} env bin/{} --gtest_brief=1
 
-tsan: packages ## unit tests of the modules with threads, with ThreadSanitizer
+tsan: packages ## unit tests of the modules in TSAN_TESTS, with ThreadSanitizer
 	@[ -f $(BUILD)-tsan/build.ninja ] || $(CMAKE) -S . -B $(BUILD)-tsan -DCMAKE_BUILD_TYPE=Sanitize \
 	  -DCMAKE_CXX_FLAGS_SANITIZE="-O1 -g1" -DSURETY_SANITIZE=thread
 	@ninja -C $(BUILD)-tsan -j $(JOBS) $(TSAN_TESTS)

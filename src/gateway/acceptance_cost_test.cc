@@ -1,7 +1,6 @@
 // governance.md, acceptance test 11: what the log, the ledger, the series and the callers say was spent is what a meter
 // at the models counted, whatever happened to the answers; and buckets of tokens add up to their totals.
 #include <algorithm>
-#include <filesystem>
 #include <mutex>
 #include <sstream>
 
@@ -40,18 +39,12 @@ double SumOfSeries(const std::string& exposed, const std::string& name) {
 
 class AcceptanceCostTest : public ::testing::Test {
  protected:
-  AcceptanceCostTest() : bank_(MakeFolder(), clock_) {
+  AcceptanceCostTest() : bank_(folder_.path("bank"), clock_) {
     bank_.AddDocument({"fees", "1", "Fees", "The fee is 10 dollars.", {"public"}, {}, {}, {}, {}, "", ""});
   }
   AuditFolder folder_;
   WallClock clock_;
   AcceptanceBank bank_;
-
- private:
-  std::string MakeFolder() const {
-    std::filesystem::create_directories(folder_.path("bank"));
-    return folder_.path("bank");
-  }
 };
 
 // A model that answers, promises, breaks, is late or refuses, in turn; `meter` counts what was really computed.

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <mutex>
 #include <random>
@@ -187,7 +186,6 @@ std::string QuestionText(int i) {
 class LoadRig {
  public:
   explicit LoadRig(int unknown_every_b, int max_parallel = 60) : a("a", 11), b("b", unknown_every_b) {
-    std::filesystem::create_directories(folder_.path("bank"));
     bank = std::make_unique<AcceptanceBank>(folder_.path("bank"), Clock::Real());
     bank->WritePolicy(Edited(std::string(kLoadPolicy), {{"URL_A", a.Url()}, {"URL_B", b.Url()},
                                                         {"URL_JUDGE", judge.Url()},

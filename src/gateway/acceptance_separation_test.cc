@@ -22,7 +22,7 @@ namespace json = boost::json;
 
 class AcceptanceSeparationTest : public ::testing::Test {
  protected:
-  AcceptanceSeparationTest() : bank_(MakeFolder(), clock_) {
+  AcceptanceSeparationTest() : bank_(folder_.path("bank"), clock_) {
     bank_.AddDocument({"fees", "1", "Fees", "The fee is 10 dollars.", {"public"}, {}, {}, {}, {}, "", ""});
   }
   void Open(const std::string& policy) {
@@ -34,12 +34,6 @@ class AcceptanceSeparationTest : public ::testing::Test {
   AuditFolder folder_;
   WallClock clock_;
   AcceptanceBank bank_;
-
- private:
-  std::string MakeFolder() const {
-    std::filesystem::create_directories(folder_.path("bank"));
-    return folder_.path("bank");
-  }
 };
 
 // Callers who differ from Anna in one dimension each; the policy's version and the date are not the caller's.

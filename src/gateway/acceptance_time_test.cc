@@ -42,7 +42,7 @@ std::string FeeIn(const std::string& text) {
 
 class AcceptanceTimeTest : public ::testing::Test {
  protected:
-  AcceptanceTimeTest() : bank_(MakeFolder(), clock_) {
+  AcceptanceTimeTest() : bank_(folder_.path("bank"), clock_) {
     bank_.script = [](const api::GenerationRequest& request) {   // says what the passages say
       const std::string fee = FeeIn(PromptOf(request));
       const std::string dollars = fee == "1" ? "10" : "12";
@@ -85,12 +85,6 @@ class AcceptanceTimeTest : public ::testing::Test {
   AuditFolder folder_;
   WallClock clock_;
   AcceptanceBank bank_;
-
- private:
-  std::string MakeFolder() const {
-    std::filesystem::create_directories(folder_.path("bank"));
-    return folder_.path("bank");
-  }
 };
 
 // At midnight the effective date changes too; in the afternoon the instant alone tells the versions apart.

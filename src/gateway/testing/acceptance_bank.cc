@@ -1,8 +1,7 @@
 #include "gateway/testing/acceptance_bank.h"
 
 #include <algorithm>
-#include <future>
-#include <mutex>
+#include <filesystem>
 #include <span>
 
 #include <boost/json.hpp>
@@ -91,32 +90,6 @@ review:
 
 }  // namespace
 
-Reply AwaitReply(api::Backend& backend, api::GenerationRequest request) {
-  struct Shared {
-    std::mutex mutex;
-    Reply reply;
-    std::promise<void> ended;
-  };
-  auto shared = std::make_shared<Shared>();
-  const auto id = backend.Submit(std::move(request), [shared](api::Event event) {
-    const std::lock_guard lock(shared->mutex);
-    const bool last = event.finish != api::FinishReason::kNone;
-    shared->reply.text += event.text;
-    for (const api::ToolCallDelta& delta : event.tool_calls) shared->reply.arguments += delta.arguments;
-    if (last) shared->reply.last = event;
-    shared->reply.events.push_back(std::move(event));
-    if (last) shared->ended.set_value();
-  });
-  if (!id) {
-    Reply reply;
-    reply.refusal = id.error();
-    return reply;
-  }
-  shared->ended.get_future().wait();
-  const std::lock_guard lock(shared->mutex);
-  return shared->reply;
-}
-
 std::string Edited(std::string text, const std::vector<std::pair<std::string_view, std::string_view>>& edits) {
   for (const auto& [before, after] : edits) {
     const size_t at = text.find(before);
@@ -134,6 +107,7 @@ std::string BankPolicyText(const std::string& tools) {
 }
 
 AcceptanceBank::AcceptanceBank(std::string folder, Clock& clock) : folder_(std::move(folder)), clock_(clock) {
+  std::filesystem::create_directories(folder_);
   script = [](const api::GenerationRequest&) { return ScriptedAnswer{.pieces = {"An ", "answer."}}; };
 }
 

@@ -17,9 +17,6 @@
 
 namespace surety::gateway {
 
-// Waits for the last event of a request.
-Reply AwaitReply(api::Backend& backend, api::GenerationRequest request);
-
 // Routes by phrases of the question: "fee" (passages, cached, exact and by meaning), "refund" (reads `account`, writes
 // `refund` when two people have approved), "hours" (template), "secret" (permission class sar), "agent" (a stream to
 // internal readers), else a person. `tools`: the address of both tools, "http://127.0.0.1:PORT", or the command of the

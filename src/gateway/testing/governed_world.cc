@@ -58,6 +58,32 @@ void AddRoutes(Policy& policy) {
 
 }  // namespace
 
+Reply AwaitReply(api::Backend& backend, api::GenerationRequest request) {
+  struct Shared {
+    std::mutex mutex;
+    Reply reply;
+    std::promise<void> ended;
+  };
+  auto shared = std::make_shared<Shared>();
+  const auto id = backend.Submit(std::move(request), [shared](api::Event event) {
+    const std::lock_guard lock(shared->mutex);
+    const bool last = event.finish != api::FinishReason::kNone;
+    shared->reply.text += event.text;
+    for (const api::ToolCallDelta& delta : event.tool_calls) shared->reply.arguments += delta.arguments;
+    if (last) shared->reply.last = event;
+    shared->reply.events.push_back(std::move(event));
+    if (last) shared->ended.set_value();
+  });
+  if (!id) {
+    Reply reply;
+    reply.refusal = id.error();
+    return reply;
+  }
+  shared->ended.get_future().wait();
+  const std::lock_guard lock(shared->mutex);
+  return shared->reply;
+}
+
 Policy WorldPolicy() {
   Policy policy;
   policy.id = "test";
@@ -165,30 +191,6 @@ api::GenerationRequest GovernedWorld::Ask(std::string question, api::Caller call
   return request;
 }
 
-Reply GovernedWorld::Send(api::GenerationRequest request) {
-  struct Shared {
-    std::mutex mutex;
-    Reply reply;
-    std::promise<void> ended;
-  };
-  auto shared = std::make_shared<Shared>();
-  const auto id = backend->Submit(std::move(request), [shared](api::Event event) {
-    const std::lock_guard lock(shared->mutex);
-    const bool last = event.finish != api::FinishReason::kNone;
-    shared->reply.text += event.text;
-    for (const api::ToolCallDelta& delta : event.tool_calls) shared->reply.arguments += delta.arguments;
-    if (last) shared->reply.last = event;
-    shared->reply.events.push_back(std::move(event));
-    if (last) shared->ended.set_value();
-  });
-  if (!id) {
-    Reply reply;
-    reply.refusal = id.error();
-    return reply;
-  }
-  shared->ended.get_future().wait();
-  const std::lock_guard lock(shared->mutex);
-  return shared->reply;
-}
+Reply GovernedWorld::Send(api::GenerationRequest request) { return AwaitReply(*backend, std::move(request)); }
 
 }  // namespace surety::gateway

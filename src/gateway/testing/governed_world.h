@@ -25,6 +25,9 @@ struct Reply {
   const api::Decision& decision() const { return *last.decision; }
 };
 
+// Waits for the last event of a request.
+Reply AwaitReply(api::Backend& backend, api::GenerationRequest request);
+
 // A policy with routes that tests use: "faq" (template), "held", "stream" (internal readers), "reviewed", "tools",
 // "cached" (shared by all subjects), "limited" (falls back to faq), and at last a person.
 Policy WorldPolicy();
