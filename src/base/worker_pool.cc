@@ -3,6 +3,13 @@
 #include <utility>
 
 namespace surety {
+namespace {
+
+// Of a worker's thread: whose it is, and what its task goes on with.
+thread_local const WorkerPool* worker_of = nullptr;
+thread_local Task continuation;
+
+}  // namespace
 
 WorkerPool::WorkerPool(int n_threads, size_t max_queued) : max_queued_(max_queued) {
   for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { Work(); });
@@ -37,7 +44,14 @@ bool WorkerPool::PostNext(Task task) {
   return true;
 }
 
+bool WorkerPool::Continue(Task task) {
+  if (worker_of != this || continuation) return PostNext(std::move(task));
+  continuation = std::move(task);
+  return true;
+}
+
 void WorkerPool::Work() {
+  worker_of = this;
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || !queue_.empty() || !next_.empty(); });
@@ -46,8 +60,10 @@ void WorkerPool::Work() {
     Task task = std::move(from.front());
     from.pop_front();
     lock.unlock();
-    task();
-    task = nullptr;  // what it owned ends outside the lock
+    while (task) {
+      task();
+      task = std::exchange(continuation, nullptr);  // what it owned ends outside the lock
+    }
     lock.lock();
   }
 }

@@ -30,6 +30,9 @@ class WorkerPool {
   // The next step of work under way: runs before what Post accepted, and only an ending pool refuses it. Who calls it
   // bounds how much work is under way.
   bool PostNext(Task task);
+  // From a task of this pool: the next step of what that task does, run by the same thread once the task has returned,
+  // which saves waking another; so it is called last. A second one, and one from any other thread, is as PostNext.
+  bool Continue(Task task);
   PostTask AsPostTask() { return [this](Task task) { return Post(std::move(task)); }; }
 
  private:

@@ -93,25 +93,18 @@ class FileAuditLog final : public AuditLog {
     SURETY_ASSIGN_OR_RETURN(WaitingRow row, MakeRow(kind, std::move(body)));
     row.waiter = std::make_shared<AuditWaiter>();
     const auto waiter = row.waiter;
-    SURETY_RETURN_IF_ERROR(Enqueue(row));
+    SURETY_ASSIGN_OR_RETURN(const bool leads, Enqueue(row));
+    if (leads) Lead();
     std::unique_lock lock(waiter->mutex);
     waiter->ready.wait(lock, [&] { return waiter->result.has_value(); });
     return *std::move(waiter->result);
   }
 
   void AppendAsync(std::string_view kind, boost::json::object body, AuditDone done) override {
-    auto row = MakeRow(kind, std::move(body));
-    Status status = row ? OkStatus() : row.error();
-    if (row) {
-      row->done = done;
-      status = Enqueue(*row);
-    }
-    if (status.ok()) return;
-    {
-      std::lock_guard lock(mutex_);
-      settled_.emplace_back(std::move(done), Error(std::move(status)));
-    }
-    settled_ready_.notify_one();
+    Add(kind, std::move(body), std::move(done), /*here=*/false);
+  }
+  void AppendHere(std::string_view kind, boost::json::object body, AuditDone done) override {
+    Add(kind, std::move(body), std::move(done), /*here=*/true);
   }
 
   int64_t n_rows() const override { return n_rows_.load(); }
@@ -140,13 +133,33 @@ class FileAuditLog final : public AuditLog {
     std::vector<AuditSegment> segments;    // the newest is the last
     std::shared_ptr<const AuditFile> newest;
   };
+  void Add(std::string_view kind, boost::json::object body, AuditDone done, bool here) {
+    auto row = MakeRow(kind, std::move(body));
+    Status status = row ? OkStatus() : row.error();
+    if (row) {
+      row->done = done;
+      const Result<bool> leads = Enqueue(*row);
+      if (leads && *leads) here ? Lead() : PassOn();
+      if (leads) return;
+      status = leads.error();
+    }
+    {
+      std::lock_guard lock(mutex_);
+      settled_.emplace_back(std::move(done), Error(std::move(status)));
+    }
+    settled_ready_.notify_one();
+  }
+
   Status OpenFile();
   Status FinishRotation();
   Status ReadWhatIsThere();
   Status CutTail(const AuditReader& reader);
   Result<WaitingRow> MakeRow(std::string_view kind, boost::json::object body) const;
-  Status Enqueue(WaitingRow& row);
+  Result<bool> Enqueue(WaitingRow& row);   // true: nobody writes, and the caller must Lead or PassOn
+  void Lead();
+  void PassOn();
   void Write();
+  void WriteBatch();
   Status Commit(std::vector<WaitingRow>& batch);
   bool MustRotate() const;
   Status Rotate();
@@ -157,6 +170,7 @@ class FileAuditLog final : public AuditLog {
   void Settle(std::vector<WaitingRow>& batch, const Status& status);
   void Fail(const Status& status);
   void CallBack();
+  void CallSettled(std::unique_lock<std::mutex>& lock);
   Files SnapFiles() const;
   Result<AuditRow> ReadRow(int64_t offset) const;
   Result<std::optional<int64_t>> Search(std::string_view kind, std::string_view id, int64_t before) const;
@@ -168,7 +182,7 @@ class FileAuditLog final : public AuditLog {
   std::atomic<int64_t> n_rows_{0};   // on disk
   std::atomic<bool> failed_{false};
 
-  // Of the writer alone, once it runs.
+  // Of the thread that writes: who set writing_, until it passed that on or took it back.
   int fd_ = -1;                      // of file_
   dev_t device_ = 0;
   ino_t inode_ = 0;
@@ -188,6 +202,9 @@ class FileAuditLog final : public AuditLog {
   std::deque<WaitingRow> queue_;
   int n_waiting_ = 0;                // in the queue, and taken by the writer
   size_t waiting_bytes_ = 0;
+  bool writing_ = false;             // a thread writes: whatever is in the queue has one
+  bool passed_on_ = false;           // that is the writer's thread from now on
+  bool calling_ = false;             // a thread calls what has settled: one at a time, in the order of the rows
   bool stopping_ = false, settled_all_ = false;
   Status failure_;
   std::deque<std::pair<AuditDone, Result<AuditRow>>> settled_;
@@ -304,44 +321,72 @@ Result<WaitingRow> FileAuditLog::MakeRow(std::string_view kind, boost::json::obj
   return row;
 }
 
-Status FileAuditLog::Enqueue(WaitingRow& row) {
+Result<bool> FileAuditLog::Enqueue(WaitingRow& row) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_.ok()) return Error(failure_);
+  if (stopping_) {
+    return Error(FailedPreconditionError(fmt::format("audit log '{}': it is being closed", options_.path)));
+  }
+  if (n_waiting_ >= options_.max_waiting || waiting_bytes_ + row.text.size() > kAuditWaitingBytes) {
+    return Error(ResourceExhaustedError(fmt::format("audit log '{}': {} rows of {} bytes wait for the disk already",
+                                                    options_.path, n_waiting_, waiting_bytes_)));
+  }
+  ++n_waiting_;
+  waiting_bytes_ += row.text.size();
+  queue_.push_back(std::move(row));
+  return !std::exchange(writing_, true);
+}
+
+// On the thread of the row's caller, which saves two hand-overs between threads: what is in the queue now. What came
+// meanwhile is the writer's, so that nobody writes for others without end.
+void FileAuditLog::Lead() {
+  WriteBatch();
+  std::unique_lock lock(mutex_);
+  writing_ = passed_on_ = !queue_.empty();
+  if (passed_on_ || stopping_) work_.notify_one();
+  if (!settled_.empty() && !calling_) CallSettled(lock);
+}
+
+void FileAuditLog::PassOn() {
   {
-    std::lock_guard lock(mutex_);
-    if (!failure_.ok()) return failure_;
-    if (stopping_) return FailedPreconditionError(fmt::format("audit log '{}': it is being closed", options_.path));
-    if (n_waiting_ >= options_.max_waiting || waiting_bytes_ + row.text.size() > kAuditWaitingBytes) {
-      return ResourceExhaustedError(fmt::format("audit log '{}': {} rows of {} bytes wait for the disk already",
-                                                options_.path, n_waiting_, waiting_bytes_));
-    }
-    ++n_waiting_;
-    waiting_bytes_ += row.text.size();
-    queue_.push_back(std::move(row));
+    const std::lock_guard lock(mutex_);
+    passed_on_ = true;
   }
   work_.notify_one();
-  return OkStatus();
 }
 
 void FileAuditLog::Write() {
+  std::unique_lock lock(mutex_);
   while (true) {
-    std::vector<WaitingRow> batch;
-    Status status;
-    {
-      std::unique_lock lock(mutex_);
-      work_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
-      if (queue_.empty()) return;
-      for (size_t bytes = 0; !queue_.empty() && bytes < kAuditBatchBytes; queue_.pop_front()) {
-        bytes += queue_.front().text.size();
-        batch.push_back(std::move(queue_.front()));
-      }
-      status = failure_;
+    work_.wait(lock, [&] { return passed_on_ || (stopping_ && !writing_); });
+    if (!std::exchange(passed_on_, false)) return;
+    while (!queue_.empty()) {
+      lock.unlock();
+      WriteBatch();
+      lock.lock();
+      if (!settled_.empty()) settled_ready_.notify_one();
     }
-    if (status.ok()) {
-      if (MustRotate()) status = Rotate();
-      if (status.ok()) status = Commit(batch);
-      if (!status.ok()) Fail(status);
-    }
-    Settle(batch, status);
+    writing_ = false;
   }
+}
+
+void FileAuditLog::WriteBatch() {
+  std::vector<WaitingRow> batch;
+  Status status;
+  {
+    const std::lock_guard lock(mutex_);
+    for (size_t bytes = 0; !queue_.empty() && bytes < kAuditBatchBytes; queue_.pop_front()) {
+      bytes += queue_.front().text.size();
+      batch.push_back(std::move(queue_.front()));
+    }
+    status = failure_;
+  }
+  if (status.ok()) {
+    if (MustRotate()) status = Rotate();
+    if (status.ok()) status = Commit(batch);
+    if (!status.ok()) Fail(status);
+  }
+  Settle(batch, status);
 }
 
 // Writes and syncs; only then the rows count.
@@ -463,14 +508,12 @@ void FileAuditLog::Fail(const Status& status) {
 }
 
 void FileAuditLog::Settle(std::vector<WaitingRow>& batch, const Status& status) {
-  bool calls = false;
   {
     std::lock_guard lock(mutex_);
     for (WaitingRow& waiting : batch) {
       --n_waiting_;
       waiting_bytes_ -= waiting.text.size();
       if (waiting.waiter) continue;
-      calls = true;
       if (status.ok()) {
         settled_.emplace_back(std::move(waiting.done), std::move(waiting.row));
       } else {
@@ -478,7 +521,6 @@ void FileAuditLog::Settle(std::vector<WaitingRow>& batch, const Status& status) 
       }
     }
   }
-  if (calls) settled_ready_.notify_one();
   for (WaitingRow& waiting : batch) {
     if (!waiting.waiter) continue;
     std::lock_guard lock(waiting.waiter->mutex);
@@ -493,18 +535,27 @@ void FileAuditLog::Settle(std::vector<WaitingRow>& batch, const Status& status) 
 
 // A thread apart, so that neither a slow callback holds up a sync nor a slow disk the news that a row was refused.
 void FileAuditLog::CallBack() {
+  std::unique_lock lock(mutex_);
   while (true) {
-    std::deque<std::pair<AuditDone, Result<AuditRow>>> settled;
-    {
-      std::unique_lock lock(mutex_);
-      settled_ready_.wait(lock, [&] { return settled_all_ || !settled_.empty(); });
-      if (settled_.empty()) return;
-      settled.swap(settled_);
-    }
-    for (auto& [done, result] : settled) {
-      if (done) done(std::move(result));
-    }
+    settled_ready_.wait(lock, [&] { return !calling_ && (settled_all_ || !settled_.empty()); });
+    if (settled_.empty()) return;
+    CallSettled(lock);
   }
+}
+
+// With the mutex, which is let go of during the calls.
+void FileAuditLog::CallSettled(std::unique_lock<std::mutex>& lock) {
+  std::deque<std::pair<AuditDone, Result<AuditRow>>> settled;
+  settled.swap(settled_);
+  calling_ = true;
+  lock.unlock();
+  for (auto& [done, result] : settled) {
+    if (done) done(std::move(result));
+  }
+  settled.clear();
+  lock.lock();
+  calling_ = false;
+  if (settled_all_ || !settled_.empty()) settled_ready_.notify_one();
 }
 
 FileAuditLog::Files FileAuditLog::SnapFiles() const {

@@ -316,6 +316,84 @@ TEST(AuditLogTest, NoMoreRowsWaitThanAllowedAndRefusalsComeAtOnce) {
   EXPECT_EQ(VerifyAuditLog(folder.path("audit.log"))->n_rows, 3);
 }
 
+// Who comes while another writes is not held up; in the file and in the calls there is one order.
+TEST(AuditLogTest, WhoFindsNobodyWritingWritesHereAndOthersGoOn) {
+  const AuditFolder folder;
+  SlowAuditIo io;
+  auto log = OpenAuditLog({.path = folder.path("audit.log")}, Clock::Real(), io);
+  ASSERT_TRUE(log.has_value());
+  std::mutex mutex;
+  std::vector<int64_t> called;
+  std::vector<std::thread::id> callers;
+  const auto note = [&](Result<AuditRow> row) {
+    ASSERT_TRUE(row.has_value());
+    const std::lock_guard lock(mutex);
+    called.push_back(row->seq);
+    callers.push_back(std::this_thread::get_id());
+  };
+  (*log)->AppendHere("decision", AuditBody("0"), note);
+  EXPECT_EQ(callers, std::vector{std::this_thread::get_id()});   // on disk before it returned
+  EXPECT_EQ((*log)->n_rows(), 1);
+  io.armed = true;
+  std::thread slow([&] { (*log)->AppendHere("decision", AuditBody("1"), note); });
+  io.entered.wait();
+  io.armed = false;
+  for (const char* id : {"2", "3", "4"}) (*log)->AppendHere("decision", AuditBody(id), note);
+  EXPECT_EQ((*log)->n_rows(), 1);   // they wait, but not their caller
+  io.go_on.count_down();
+  slow.join();
+  while ((*log)->n_rows() < 5) std::this_thread::yield();
+  log->reset();
+  EXPECT_EQ(called, (std::vector<int64_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(VerifyAuditLog(folder.path("audit.log"))->n_rows, 5);
+}
+
+TEST(AuditLogTest, OfManyThreadsEachRowIsCalledOnceAndInOrder) {
+  const AuditFolder folder;
+  auto log = AuditLog::Open({.path = folder.path("audit.log")}, Clock::Real());
+  ASSERT_TRUE(log.has_value());
+  constexpr int kThreads = 6, kRows = 200;
+  std::vector<int64_t> called;   // one thread at a time: no mutex
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kRows; ++i) {
+        const auto note = [&](Result<AuditRow> row) { called.push_back(row ? row->seq : -1); };
+        const std::string id = std::to_string(t) + "_" + std::to_string(i);
+        if (i % 3 == 0) {
+          (*log)->AppendAsync("decision", AuditBody(id), note);
+        } else if (i % 3 == 1) {
+          (*log)->AppendHere("decision", AuditBody(id), note);
+        } else {
+          EXPECT_TRUE((*log)->Append("review", AuditBody(id)));
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  log->reset();
+  EXPECT_EQ(called.size(), static_cast<size_t>(kThreads * (kRows - kRows / 3)));
+  EXPECT_TRUE(std::ranges::is_sorted(called));
+  EXPECT_EQ(std::ranges::count(called, -1), 0);
+  EXPECT_EQ(VerifyAuditLog(folder.path("audit.log"))->n_rows, kThreads * kRows);
+}
+
+// As the governed path does where a row with its texts is too long.
+TEST(AuditLogTest, WhatIsCalledMayAppendAgain) {
+  const AuditFolder folder;
+  auto log = AuditLog::Open({.path = folder.path("audit.log")}, Clock::Real());
+  ASSERT_TRUE(log.has_value());
+  std::latch done(2);
+  std::function<void(Result<AuditRow>)> again = [&](Result<AuditRow> row) {
+    ASSERT_TRUE(row.has_value());
+    done.count_down();
+    if (row->seq == 0) (*log)->AppendHere("decision", AuditBody("second"), again);
+  };
+  (*log)->AppendHere("decision", AuditBody("first"), again);
+  done.wait();
+  EXPECT_EQ((*log)->n_rows(), 2);
+}
+
 TEST(AuditLogTest, RowsThatWaitBehindAFailedSyncFailToo) {
   const AuditFolder folder;
   SlowAuditIo io;

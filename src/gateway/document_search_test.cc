@@ -299,6 +299,38 @@ TEST(DocumentSearchTest, SearchesSeeOneStateWhileAnotherConnectionWrites) {
   EXPECT_EQ(reader->Snapshot(), writer->Snapshot());
 }
 
+// A clock that a search looks at, and that moves by itself.
+class TickingClock final : public Clock {
+ public:
+  int64_t NowNanos() const override { return ++looks; }
+  int64_t WallNanos() const override { return 0; }
+  void SleepNanos(int64_t) override {}
+  mutable std::atomic<int64_t> looks = 0;
+};
+
+TEST(DocumentSearchTest, ASearchEndsAtItsDeadline) {
+  DocumentFolder folder;
+  auto store = folder.Index();
+  for (int i = 0; i < 40; ++i) {
+    std::string text;
+    for (int j = 0; j < 100; ++j) text += fmt::format("Common word and part {} of document {}.\n\n", j, i);
+    AddDocumentOk(*store, PublicDocument(fmt::format("d{}", i), text));
+  }
+  ASSERT_TRUE(store->keeps_deadlines());
+  const TickingClock clock;
+  const auto whole = store->SearchUntil({}, "common word", {}, 5, clock, std::numeric_limits<int64_t>::max());
+  ASSERT_TRUE(whole.has_value());
+  const int64_t looks = clock.looks;
+  ASSERT_GT(looks, 3);   // else nothing is tested
+  EXPECT_EQ(DocumentBytesOf(*whole), DocumentBytesOf(*store->Search({}, "common word", {}, 5)));
+  clock.looks = 0;
+  const auto late = store->SearchUntil({}, "common word", {}, 5, clock, looks / 2);
+  ASSERT_FALSE(late.has_value());
+  EXPECT_EQ(late.error().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_LE(clock.looks, looks / 2 + 1);
+  EXPECT_EQ(DocumentBytesOf(*whole), DocumentBytesOf(*store->Search({}, "common word", {}, 5)));   // and it goes on
+}
+
 TEST(DocumentSearchTest, AnIndexThatWasReplacedIsOpenedAgain) {
   DocumentFolder folder;
   AddDocumentOk(*folder.Index(), PublicDocument("a", "Old rule."));

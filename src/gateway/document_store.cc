@@ -24,7 +24,31 @@ namespace {
 constexpr size_t kIdleDocumentReaders = 16;
 constexpr size_t kEmbeddingBatch = 256;
 constexpr int kOpenAttempts = 20;
+constexpr int kStepsBetweenLooks = 2000;   // of SQLite's machine: some tens of microseconds
 constexpr int kScrubBusyMs = 1000;
+
+// While it is there, statements of the connection end once the deadline has passed.
+class SearchDeadline {
+ public:
+  SearchDeadline(sqlite3* db, const Clock& clock, int64_t deadline_ns)
+      : db_(db), clock_(clock), deadline_ns_(deadline_ns) {
+    sqlite3_progress_handler(db_, kStepsBetweenLooks, [](void* self) -> int {
+      return static_cast<SearchDeadline*>(self)->Look() ? 1 : 0;
+    }, this);
+  }
+  ~SearchDeadline() { sqlite3_progress_handler(db_, 0, nullptr, nullptr); }
+  SearchDeadline(const SearchDeadline&) = delete;
+  SearchDeadline& operator=(const SearchDeadline&) = delete;
+  bool passed() const { return passed_; }
+
+ private:
+  bool Look() { return passed_ = passed_ || clock_.NowNanos() >= deadline_ns_; }
+
+  sqlite3* db_;
+  const Clock& clock_;
+  const int64_t deadline_ns_;
+  bool passed_ = false;
+};
 
 class SqliteDocumentIndex final : public DocumentIndex {
  public:
@@ -52,6 +76,19 @@ class SqliteDocumentIndex final : public DocumentIndex {
                                       int top_k) override {
     return Read([&](DocumentDb& db) { return SearchDocuments(db, rights, query, vector, top_k); });
   }
+  Result<std::vector<Passage>> SearchUntil(ReadRights rights, std::string_view query, std::span<const float> vector,
+                                           int top_k, const Clock& clock, int64_t deadline_ns) override {
+    return Read([&](DocumentDb& db) -> Result<std::vector<Passage>> {
+      SearchDeadline deadline(db.handle(), clock, deadline_ns);
+      auto found = SearchDocuments(db, rights, query, vector, top_k);
+      if (!found && deadline.passed()) {
+        return Error(Status(StatusCode::kDeadlineExceeded,
+                            fmt::format("document index '{}': the search was not done in time", path_)));
+      }
+      return found;
+    });
+  }
+  bool keeps_deadlines() const override { return true; }
   std::string Snapshot() override;
   std::optional<int64_t> NextBoundary(int64_t t_ns) override;
   Result<DocumentIndexSummary> Summary() override;

@@ -64,6 +64,15 @@ class DocumentStore {
   // scores: by id, version and place. top_k: 1 to 1000.
   virtual Result<std::vector<Passage>> Search(ReadRights rights, std::string_view query, std::span<const float> vector,
                                               int top_k) = 0;
+  // As Search, but ends when `clock` reads the deadline: kDeadlineExceeded. Where the store keeps to that, a search by
+  // text may be made on a thread that must not be held up.
+  virtual Result<std::vector<Passage>> SearchUntil(ReadRights rights, std::string_view query,
+                                                   std::span<const float> vector, int top_k, const Clock& clock,
+                                                   int64_t deadline_ns) {
+    (void)clock, (void)deadline_ns;
+    return Search(std::move(rights), query, vector, top_k);
+  }
+  virtual bool keeps_deadlines() const { return false; }
   // Changes with every change of the store: for cache keys. A digest of the content, so equal states have equal ones,
   // also after a restart or a restored backup. If it can not be read: a text that never comes again.
   virtual std::string Snapshot() = 0;

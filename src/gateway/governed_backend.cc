@@ -84,8 +84,10 @@ GovernedBackend::GovernedBackend(Options options, std::shared_ptr<const PolicyRu
   ticker_ = std::make_unique<ProgressTicker>(*options_.clock);
   services_.ticker = ticker_.get();
   searchers_ = std::make_unique<WorkerPool>(kSearchThreads, options_.max_waiting);
-  services_.post = [this](Task step) { return workers_->PostNext(std::move(step)); };
+  services_.post = [this](Task step) { return workers_->Continue(std::move(step)); };
   services_.post_search = searchers_->AsPostTask();
+  services_.searches_here = &searches_here_;
+  services_.max_searches_here = options_.n_workers / 4;
   services_.cache = options_.cache.get();
   services_.audit = options_.audit.get();
   services_.review = options_.review.get();

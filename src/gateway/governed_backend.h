@@ -87,6 +87,7 @@ class GovernedBackend final : public api::Backend {
   bool shadow_runs_ = false;
   std::atomic<int64_t> cross_partition_hits_ = 0;
   std::atomic<int64_t> decision_rows_ = 0, n_ended_ = 0;   // counted apart, so that a way without a row shows
+  std::atomic<int> searches_here_ = 0;
   std::unique_ptr<ProgressTicker> ticker_;
   std::unique_ptr<WorkerPool> searchers_;
   std::unique_ptr<WorkerPool> workers_;    // last: its tasks use the rest

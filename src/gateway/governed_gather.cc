@@ -16,7 +16,8 @@ namespace {
 std::string BasisDigest(std::string_view text) { return HexOf(Sha256Of(std::as_bytes(std::span(text)))); }
 
 Result<std::vector<Passage>> RunSearch(const PolicyRuntime& runtime, const RetrieverSpec& spec, ReadRights rights,
-                        const std::string& question, std::vector<float> vector) {
+                                       const std::string& question, std::vector<float> vector, const Clock& clock,
+                                       int64_t deadline_ns) {
   using By = RetrieverSpec::By;
   if (spec.by != By::kText && vector.empty()) {
     SURETY_ASSIGN_OR_RETURN(auto vectors, runtime.embed(std::span(&question, 1)));
@@ -24,7 +25,8 @@ Result<std::vector<Passage>> RunSearch(const PolicyRuntime& runtime, const Retri
   }
   if (spec.by == By::kText) vector.clear();
   const std::string_view query = spec.by == By::kVector ? std::string_view() : std::string_view(question);
-  return runtime.stores.at(spec.name)->Search(std::move(rights), query, vector, spec.top_k);
+  return runtime.stores.at(spec.name)->SearchUntil(std::move(rights), query, vector, spec.top_k, clock,
+                                                     deadline_ns);
 }
 
 std::string ConflictText(const Conflict& conflict) {
@@ -41,6 +43,13 @@ struct GovernedTask::Search {
   std::atomic<bool> given_up = false;
   int64_t deadline_ns = 0;
 };
+
+// A search of texts alone takes less than handing it over, and ends at its deadline by itself. Should the disk hang, no
+// more workers hang with it than may search at once.
+bool GovernedTask::SearchesHere(const RetrieverSpec& spec) const {
+  return spec.by == RetrieverSpec::By::kText && setup_.runtime->stores.at(spec.name)->keeps_deadlines() &&
+         services_.searches_here->load() < services_.max_searches_here;
+}
 
 // All that decides the answer besides the circumstances and the question.
 AnswerBasis GovernedTask::BasisOf(const RouteSpec& route) {
@@ -127,7 +136,7 @@ bool GovernedTask::TryCache(const RouteSpec& route) {
   return true;
 }
 
-Result<std::shared_ptr<GovernedTask::Search>> GovernedTask::StartSearch(const RouteSpec& route) {
+Result<std::shared_ptr<GovernedTask::Search>> GovernedTask::StartSearch(const RouteSpec& route, bool alone) {
   if (!setup_.runtime->stores.contains(route.retrieve)) {
     return Error(NotFoundError("retriever '" + route.retrieve + "' is not open"));
   }
@@ -145,10 +154,16 @@ Result<std::shared_ptr<GovernedTask::Search>> GovernedTask::StartSearch(const Ro
   auto search = std::make_shared<Search>();
   search->deadline_ns = Now() + std::min(spec.deadline_ns, Left());
   auto run = [runtime = setup_.runtime, &spec, rights = std::move(rights), question = conversation_.question,
-              vector = question_vector_, search] {
+              vector = question_vector_, search, clock = services_.clock] {
     if (search->given_up) return;
-    search->result.set_value(RunSearch(*runtime, spec, rights, question, vector));
+    search->result.set_value(RunSearch(*runtime, spec, rights, question, vector, *clock, search->deadline_ns));
   };
+  if (alone && SearchesHere(spec)) {
+    ++*services_.searches_here;
+    run();
+    --*services_.searches_here;
+    return search;
+  }
   if (!services_.post_search(std::move(run))) return Error(ResourceExhaustedError("too many searches wait"));
   return search;
 }
@@ -156,7 +171,8 @@ Result<std::shared_ptr<GovernedTask::Search>> GovernedTask::StartSearch(const Ro
 Status GovernedTask::FinishSearch(const RouteSpec& route, Search& search) {
   std::future<Result<std::vector<Passage>>> future = search.result.get_future();
   const std::chrono::nanoseconds left(std::max<int64_t>(search.deadline_ns - Now(), 0));
-  if (future.wait_for(left) != std::future_status::ready) {
+  // What ran here has ended, in time or not.
+  if (future.wait_for(left) != std::future_status::ready || Now() > search.deadline_ns) {
     search.given_up = true;
     return Status(StatusCode::kDeadlineExceeded, "retriever '" + route.retrieve + "' was not done in time");
   }
@@ -241,7 +257,7 @@ bool GovernedTask::Gather(const RouteSpec& route) {
   }
   // The search runs while the tools are asked.
   Result<std::shared_ptr<Search>> search = nullptr;
-  if (!route.retrieve.empty()) search = StartSearch(route);
+  if (!route.retrieve.empty()) search = StartSearch(route, /*alone=*/reads.empty());
   if (!reads.empty() && search) {
     const int64_t deadline = Now() + std::max<int64_t>(Left(), 0);
     evidence_->tools = setup_.runtime->tools->Gather(reads, ArgumentsFor(reads), deadline);

@@ -103,6 +103,7 @@ Status GovernedTask::PrepareGeneration(const RouteSpec& route) {
       request.constraint.grammar = std::move(grammar);
     }
   }
+  if (record_.decision.attempts > 0) evidence_ = std::make_shared<Evidence>(*evidence_);  // a late verifier reads on
   evidence_->passages = std::move(built.used);  // what was not shown cannot be cited
   request.max_tokens = request.max_tokens > 0 ? std::min(request.max_tokens, route.max_output_tokens)
                                               : route.max_output_tokens;

@@ -115,10 +115,9 @@ void GovernedTask::Verify() {
 
 // As it is delivered, and with the stop text that a caller can have given back with it: both must pass.
 Judgement GovernedTask::JudgeAnswer(std::shared_ptr<const AnswerText> answer) {
-  const auto evidence = std::make_shared<const Evidence>(*evidence_);  // a late verifier reads on in it
   const int64_t deadline = Now() + Left();
   const auto judge = [&](std::shared_ptr<const AnswerText> text) {
-    return setup_.runtime->verifiers->JudgeUntil(route_->verify, std::move(text), evidence,
+    return setup_.runtime->verifiers->JudgeUntil(route_->verify, std::move(text), evidence_,
                                                  signals_.risk == Level::kLow, deadline);
   };
   Judgement delivered = judge(answer);
@@ -340,7 +339,7 @@ void GovernedTask::Record(std::function<void(api::Event)> deliver, api::Event la
       (*shared)(std::move(second));
     });
   };
-  services_.audit->AppendAsync("decision", std::move(row), written);
+  services_.audit->AppendHere("decision", std::move(row), written);
 }
 
 void GovernedTask::StoreInCache() {

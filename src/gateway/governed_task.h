@@ -56,8 +56,10 @@ struct CacheShadow {
 // What outlives a policy. Each is there for as long as a task runs.
 struct GovernanceServices {
   const Clock* clock = nullptr;
-  PostTask post;                        // of a task's next step: refused only when the server ends
+  PostTask post;                        // a task's next step, when this one ends: refused only when the server ends
   PostTask post_search;                 // for passages: a pool of its own, so that a slow index holds up nothing else
+  std::atomic<int>* searches_here = nullptr;  // that run on the workers themselves
+  int max_searches_here = 0;
   ResponseCache* cache = nullptr;
   AuditLog* audit = nullptr;
   ReviewStore* review = nullptr;
@@ -125,7 +127,8 @@ class GovernedTask : public std::enable_shared_from_this<GovernedTask> {
   bool Gather(const RouteSpec& route);    // false: it has ended, or gone on elsewhere
   std::optional<CacheHit> FindCached(const RouteSpec& route, bool& exact);
   struct Search;                          // one that runs on the search pool
-  Result<std::shared_ptr<Search>> StartSearch(const RouteSpec& route);
+  bool SearchesHere(const RetrieverSpec& spec) const;
+  Result<std::shared_ptr<Search>> StartSearch(const RouteSpec& route, bool alone);  // alone: nothing runs beside it
   Status FinishSearch(const RouteSpec& route, Search& search);
   ToolArguments Arguments() const;
   ToolArguments ArgumentsFor(const std::vector<std::string>& tools) const;

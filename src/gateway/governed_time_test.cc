@@ -201,5 +201,35 @@ TEST(WorkerPoolTest, TheNextStepGoesBeforeWhatWaitsAndIsNotRefused) {
   EXPECT_EQ(order, (std::vector{1, 2, 3}));
 }
 
+TEST(WorkerPoolTest, ATaskGoesOnOnItsThreadAndBeforeWhatWaits) {
+  std::vector<int> order;
+  std::set<std::thread::id> threads;
+  const auto here = [&](int n) {
+    order.push_back(n);
+    threads.insert(std::this_thread::get_id());
+  };
+  {
+    WorkerPool pool(1, 10), other(1, 10);
+    std::promise<void> elsewhere, ended;
+    ASSERT_TRUE(pool.Post([&] {
+      EXPECT_TRUE(pool.Post([&] {
+        here(5);
+        ended.set_value();
+      }));
+      EXPECT_TRUE(pool.Continue([&] {
+        here(2);
+        EXPECT_TRUE(pool.Continue([&] { here(3); }));
+      }));
+      EXPECT_TRUE(pool.Continue([&] { here(4); }));   // a second one: as PostNext
+      EXPECT_TRUE(other.Continue([&] { elsewhere.set_value(); }));   // another pool's: handed over
+      elsewhere.get_future().wait();
+      here(1);
+    }));
+    ended.get_future().wait();
+  }
+  EXPECT_EQ(order, (std::vector{1, 2, 3, 4, 5}));
+  EXPECT_EQ(threads.size(), 1u);
+}
+
 }  // namespace
 }  // namespace surety::gateway

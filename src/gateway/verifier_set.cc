@@ -19,6 +19,7 @@ namespace {
 
 using JudgementAction = Judgement::Action;
 
+constexpr size_t kHereBytes = 64 << 10;  // checked within about a millisecond
 // How long a waiting caller sleeps at most: `clock` need not be the machine's.
 constexpr auto kLookAgain = std::chrono::milliseconds(20);
 
@@ -26,6 +27,7 @@ constexpr auto kLookAgain = std::chrono::milliseconds(20);
 struct Sitting {
   std::shared_ptr<const AnswerText> answer;
   std::shared_ptr<const Evidence> evidence;
+  size_t bytes = 0;                               // of the answer
   std::mutex mutex;
   std::condition_variable done;
   std::vector<std::optional<Verdict>> verdicts;   // guarded by mutex
@@ -38,6 +40,12 @@ struct Sitting {
     if (--n_missing == 0) done.notify_all();
   }
 };
+
+size_t BytesOf(const AnswerText& answer) {
+  size_t bytes = answer.text.size() + answer.reasoning.size();
+  for (const AnswerText::Call& call : answer.calls) bytes += call.name.size() + call.arguments.size();
+  return bytes;
+}
 
 struct CheckJob {
   std::shared_ptr<Sitting> sitting;
@@ -77,6 +85,12 @@ Verdict CheckOnce(const CheckJob& job, const Clock& clock) {
   if (verdict.outcome != Verdict::Outcome::kPass && verdict.reason.empty()) verdict.reason = "no reason given";
   verdict.verifier = verifier.spec().name;
   verdict.version = verifier.version();
+  return verdict;
+}
+
+Verdict TimedCheck(const CheckJob& job, const Clock& clock) {
+  Verdict verdict = CheckOnce(job, clock);
+  verdict.duration_ns = clock.NowNanos() - job.begin_ns;
   return verdict;
 }
 
@@ -147,8 +161,7 @@ class CheckPool {
         job = std::move(jobs_.front());
         jobs_.pop_front();
       }
-      Verdict verdict = CheckOnce(job, clock_);
-      verdict.duration_ns = clock_.NowNanos() - job.begin_ns;
+      Verdict verdict = TimedCheck(job, clock_);
       const std::lock_guard lock(job.sitting->mutex);
       job.sitting->Put(job.index, std::move(verdict));
     }
@@ -167,7 +180,7 @@ class ThreadedVerifierSet : public VerifierSet {
  public:
   ThreadedVerifierSet(std::vector<std::unique_ptr<Verifier>> verifiers, const Clock& clock,
                       const VerifierSetOptions& options)
-      : clock_(clock) {
+      : clock_(clock), here_bytes_(options.here_bytes) {
     for (auto& verifier : verifiers) {
       const std::string name = verifier->spec().name;
       SURETY_CHECK_MSG(verifiers_.emplace(name, std::move(verifier)).second, "two verifiers of one name");
@@ -189,6 +202,7 @@ class ThreadedVerifierSet : public VerifierSet {
     auto sitting = std::make_shared<Sitting>();
     sitting->answer = std::move(answer);
     sitting->evidence = std::move(evidence);
+    sitting->bytes = BytesOf(*sitting->answer);
     sitting->verdicts.resize(names.size());
     const int64_t begin_ns = clock_.NowNanos();
     std::vector<const Verifier*> verifiers;
@@ -199,9 +213,16 @@ class ThreadedVerifierSet : public VerifierSet {
     sitting->n_missing = verifiers.size() - static_cast<size_t>(std::ranges::count(verifiers, nullptr));
     for (size_t i = 0; i < verifiers.size(); ++i) {
       if (verifiers[i] == nullptr) continue;
-      const VerifierSpec& spec = verifiers[i]->spec();
-      CheckPool& pool = spec.kind == VerifierSpec::Kind::kHttp ? *services_ : *checks_;
-      pool.Start({sitting, verifiers[i], i, begin_ns, std::min(begin_ns + spec.deadline_ns, deadline_ns)});
+      if (RunsHere(*verifiers[i], *sitting)) continue;
+      CheckPool& pool = verifiers[i]->spec().kind == VerifierSpec::Kind::kHttp ? *services_ : *checks_;
+      pool.Start(JobOf(sitting, *verifiers[i], i, begin_ns, deadline_ns));
+    }
+    // While those run.
+    for (size_t i = 0; i < verifiers.size(); ++i) {
+      if (verifiers[i] == nullptr || !RunsHere(*verifiers[i], *sitting)) continue;
+      Verdict verdict = TimedCheck(JobOf(sitting, *verifiers[i], i, begin_ns, deadline_ns), clock_);
+      const std::lock_guard lock(sitting->mutex);
+      sitting->Put(i, std::move(verdict));
     }
     Judgement judgement;
     for (size_t i = 0; i < names.size(); ++i) {
@@ -236,6 +257,14 @@ class ThreadedVerifierSet : public VerifierSet {
   }
 
  private:
+  static CheckJob JobOf(const std::shared_ptr<Sitting>& sitting, const Verifier& verifier, size_t index,
+                        int64_t begin_ns, int64_t limit_ns) {
+    return {sitting, &verifier, index, begin_ns, std::min(begin_ns + verifier.spec().deadline_ns, limit_ns)};
+  }
+  // On the thread of the one who asks: what calls nobody and takes no longer than the text is long.
+  bool RunsHere(const Verifier& verifier, const Sitting& sitting) const {
+    return verifier.spec().kind != VerifierSpec::Kind::kHttp && sitting.bytes < here_bytes_;
+  }
   Verdict Await(Sitting& sitting, const Verifier& verifier, size_t index, int64_t begin_ns, int64_t limit_ns) {
     const int64_t deadline_ns = std::min(begin_ns + verifier.spec().deadline_ns, limit_ns);
     std::unique_lock lock(sitting.mutex);
@@ -254,6 +283,7 @@ class ThreadedVerifierSet : public VerifierSet {
   }
 
   const Clock& clock_;
+  const size_t here_bytes_;
   std::map<std::string, std::unique_ptr<Verifier>, std::less<>> verifiers_;
   std::unique_ptr<CheckPool> services_, checks_;   // ended before the verifiers that they run
 };
@@ -272,7 +302,9 @@ Result<std::unique_ptr<VerifierSet>> VerifierSet::Make(const Policy& policy, con
     SURETY_ASSIGN_OR_RETURN(auto verifier, MakeVerifier(spec, directory, clock));
     verifiers.push_back(std::move(verifier));
   }
-  return MakeVerifierSet(std::move(verifiers), clock);
+  VerifierSetOptions options;
+  options.here_bytes = kHereBytes;
+  return MakeVerifierSet(std::move(verifiers), clock, options);
 }
 
 }  // namespace surety::gateway

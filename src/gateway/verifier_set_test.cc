@@ -213,6 +213,40 @@ TEST(VerifierSetTest, WhereAllThreadsAreStuckOthersFailAtTheirDeadlines) {
   EXPECT_EQ(JudgeOnce(*set, {"quick"}).action, Action::kRelease);
 }
 
+// Short answers are checked on the caller's thread, with the same rules; services and long answers are not.
+TEST(VerifierSetTest, ShortAnswersAreCheckedHere) {
+  VerifierSetOptions options;
+  options.here_bytes = 100;
+  std::mutex mutex;
+  std::map<std::string, std::thread::id> ran;
+  const auto note = [&](const char* name) {
+    return [&, name](const auto&, const auto&) {
+      const std::lock_guard lock(mutex);
+      ran[name] = std::this_thread::get_id();
+      return Says(Outcome::kPass);
+    };
+  };
+  VerifierSpec service = SetSpec("service");
+  service.kind = VerifierSpec::Kind::kHttp;
+  const auto set = SetOf(options, Scripted(SetSpec("quick"), note("quick")), Scripted(service, note("service")),
+                         Scripted(SetSpec("slow", 20 * kMillisecond), [](const auto&, const auto&) {
+                           std::this_thread::sleep_for(std::chrono::milliseconds(40));
+                           return Says(Outcome::kPass);
+                         }));
+  const auto judge = [&](std::vector<std::string> names, size_t bytes) {
+    return set->JudgeUntil(names, std::make_shared<AnswerText>(AnswerText{std::string(bytes, 'x'), {}, {}}),
+                           std::make_shared<Evidence>(), false, std::numeric_limits<int64_t>::max());
+  };
+  EXPECT_EQ(judge({"quick", "service"}, 99).action, Action::kRelease);
+  EXPECT_EQ(ran["quick"], std::this_thread::get_id());
+  EXPECT_NE(ran["service"], std::this_thread::get_id());
+  EXPECT_EQ(judge({"quick"}, 100).action, Action::kRelease);
+  EXPECT_NE(ran["quick"], std::this_thread::get_id());
+  const Judgement late = judge({"quick", "slow"}, 5);
+  EXPECT_EQ(late.action, Action::kReview);
+  EXPECT_THAT(late.reason, HasSubstr("late"));
+}
+
 TEST(VerifierSetTest, AFullQueueIsAnErrorAtOnce) {
   Gate gate;
   VerifierSetOptions options;
