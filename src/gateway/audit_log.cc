@@ -100,7 +100,14 @@ class FileAuditLog final : public AuditLog {
   }
 
   void AppendAsync(std::string_view kind, boost::json::object body, AuditDone done) override {
-    auto row = MakeRow(kind, std::move(body));
+    AppendMade(MakeRow(kind, std::move(body)), std::move(done));
+  }
+
+  void AppendTextAsync(std::string_view kind, std::string body, AuditDone done) override {
+    AppendMade(MakeTextRow(kind, AuditBodyText(std::move(body))), std::move(done));
+  }
+
+  void AppendMade(Result<WaitingRow> row, AuditDone done) {
     Status status = row ? OkStatus() : row.error();
     if (row) {
       row->done = done;
@@ -144,7 +151,8 @@ class FileAuditLog final : public AuditLog {
   Status FinishRotation();
   Status ReadWhatIsThere();
   Status CutTail(const AuditReader& reader);
-  Result<WaitingRow> MakeRow(std::string_view kind, boost::json::object body) const;
+  static Result<WaitingRow> MakeRow(std::string_view kind, boost::json::object body);
+  static Result<WaitingRow> MakeTextRow(std::string_view kind, Result<std::string> text);
   Status Enqueue(WaitingRow& row);
   void Write();
   Status Commit(std::vector<WaitingRow>& batch);
@@ -294,13 +302,19 @@ Status FileAuditLog::CutTail(const AuditReader& reader) {
 }
 
 // All that needs no knowledge of the row before is done here, on the caller's thread.
-Result<WaitingRow> FileAuditLog::MakeRow(std::string_view kind, boost::json::object body) const {
+Result<WaitingRow> FileAuditLog::MakeRow(std::string_view kind, boost::json::object body) {
+  SURETY_ASSIGN_OR_RETURN(WaitingRow row, MakeTextRow(kind, AuditBodyText(body)));
+  row.body = std::move(body);
+  return row;
+}
+
+Result<WaitingRow> FileAuditLog::MakeTextRow(std::string_view kind, Result<std::string> text) {
   SURETY_RETURN_IF_ERROR(CheckAuditKind(kind));
+  if (!text) return Error(text.error());
   WaitingRow row;
-  SURETY_ASSIGN_OR_RETURN(row.text, AuditBodyText(body));
+  row.text = *std::move(text);
   row.id = AuditTextMember(row.text, "id");
   row.kind = kind;
-  row.body = std::move(body);
   return row;
 }
 
@@ -352,7 +366,8 @@ Status FileAuditLog::Commit(std::vector<WaitingRow>& batch) {
     const std::string prev = hash;
     const AuditRowText text{seq++, clock_.WallNanos(), prev, waiting.kind, waiting.text, {}};
     waiting.offset = base_offset_ + size_bytes_ + static_cast<int64_t>(bytes.size());
-    bytes.append(AuditLine(text, hash)).push_back('\n');
+    AppendAuditLine(bytes, text, hash);
+    bytes.push_back('\n');
     waiting.row = {text.seq, text.time_ns, waiting.kind, std::move(waiting.body), hash};
   }
   const int64_t size_after = size_bytes_ + static_cast<int64_t>(bytes.size());

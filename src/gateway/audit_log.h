@@ -61,6 +61,9 @@ class AuditLog {
   // end the log.
   virtual void AppendAsync(std::string_view kind, boost::json::object body,
                            std::function<void(Result<AuditRow>)> done) = 0;
+  // The same of a body that is text already, an object of JSON as Boost.JSON writes it. `done` gets the row without its
+  // body.
+  virtual void AppendTextAsync(std::string_view kind, std::string body, std::function<void(Result<AuditRow>)> done);
   virtual int64_t n_rows() const = 0;       // ever appended, those of segments that were taken away included
   virtual bool failed() const = 0;
   // The newest row of `kind` whose body's "id" is `id`; from an index in memory of where rows lie. kNotFound. Of rows
