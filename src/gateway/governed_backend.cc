@@ -6,9 +6,8 @@
 #include <tuple>
 #include <utility>
 
-#include <openssl/rand.h>
-
 #include "base/check.h"
+#include "base/secure_random.h"
 
 namespace surety::gateway {
 namespace {
@@ -52,7 +51,7 @@ std::shared_ptr<api::Backend> PrimaryOf(const PolicyRuntime& runtime) {
 std::string NewDecisionId(int64_t wall_ns) {
   static constexpr std::string_view kDigits = "0123456789abcdefghjkmnpqrstvwxyz";
   std::array<unsigned char, 10> random = {};
-  SURETY_CHECK(RAND_bytes(random.data(), static_cast<int>(random.size())) == 1);
+  SURETY_CHECK(SecureRandom(random));
   std::string id;
   id.reserve(30);
   id = "dec_";

@@ -22,6 +22,7 @@
 #include <sqlite3.h>
 
 #include "base/hash.h"
+#include "base/secure_random.h"
 #include "gateway/partition.h"
 
 namespace surety::gateway {
@@ -111,11 +112,11 @@ const EVP_CIPHER* VaultCipher() {
 }
 
 std::optional<Sealed> Encrypt(std::string_view key, std::string_view context, std::string_view text) {
-  Sealed out{RandomText(kNonceBytes), std::string(text.size(), '\0'), std::string(kTagBytes, '\0')};
+  Sealed out{std::string(kNonceBytes, '\0'), std::string(text.size(), '\0'), std::string(kTagBytes, '\0')};
   const CipherContext cipher(EVP_CIPHER_CTX_new(), EVP_CIPHER_CTX_free);
   int n = 0;
   const bool ok =
-      !out.nonce.empty() && cipher != nullptr &&
+      SecureRandom(std::span(Bytes(out.nonce), kNonceBytes)) && cipher != nullptr &&
       EVP_EncryptInit_ex(cipher.get(), VaultCipher(), nullptr, Bytes(key), Bytes(std::string_view(out.nonce))) == 1 &&
       EVP_EncryptUpdate(cipher.get(), nullptr, &n, Bytes(context), static_cast<int>(context.size())) == 1 &&
       EVP_EncryptUpdate(cipher.get(), Bytes(out.data), &n, Bytes(text), static_cast<int>(text.size())) == 1 &&

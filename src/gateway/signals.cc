@@ -87,7 +87,8 @@ SignalValue LabelValue(std::string label) {
 
 SignalValue NumberValue(double number) {
   SignalValue value;
-  value.label = fmt::format("{}", number);
+  const bool whole = number > 0 && number < 1e15 && number == std::floor(number);
+  value.label = whole ? std::to_string(static_cast<int64_t>(number)) : fmt::format("{}", number);
   value.number = number;
   value.has_number = true;
   return value;

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include <boost/json.hpp>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -277,6 +278,17 @@ TEST(SignalsTest, AConversationOfOneMessageIsReadAsOneOfMany) {
   }
   EXPECT_GT(n_true, 1000u);
   EXPECT_LT(n_true, 19'000u);
+}
+
+TEST(SignalsTest, ANumberIsWrittenAsFmtWritesIt) {
+  Policy policy;
+  policy.signals = {AmountSpec()};
+  const auto reader = ReaderOf(policy);
+  for (const double number : {0.0, 1.0, 0.5, 12.25, 100000.0, 999'999'999'999'999.0, 1e15, 1e16, 123456789012345.0}) {
+    const SignalValue value = reader->Read("it is $" + fmt::format("{:f}", number), {}, {}).values.at("amount");
+    EXPECT_EQ(value.number, number);
+    EXPECT_EQ(value.label, fmt::format("{}", number));
+  }
 }
 
 }  // namespace
