@@ -1,10 +1,10 @@
 // The audit log: append-only, each row chained to the one before it by SHA-256, on disk before Append returns.
 //
 // A row is one line of JSON: {"seq", "time", "prev", "kind", "body", "hash"} with hash = SHA-256 over the canonical
-// bytes of the other members. One thread at a time writes and syncs, a caller's (Append, AppendHere) or the log's own;
-// the rows that wait go together, so that many requests share one sync. Kinds: "decision", "stream_begin", "review",
-// "release", "erasure", "policy", "tool_intent", "tool_outcome", "start"; "cut" and "segment" are the log's own. The
-// bytes: audit_row.h.
+// bytes of the other members. One thread at a time writes and syncs, a caller's (Append, AppendTextHere) or the log's
+// own; the rows that wait go together, so that many requests share one sync. Kinds: "decision", "stream_begin",
+// "review", "release", "erasure", "policy", "tool_intent", "tool_outcome", "start"; "cut" and "segment" are the log's
+// own. The bytes: audit_row.h.
 //
 // A file that became long or old enough is closed and the next one begun (audit_segments.h); the chain runs through.
 // Nothing is ever deleted; closed segments may be taken away, the oldest first.
@@ -63,13 +63,10 @@ class AuditLog {
   // must not wait for the log nor end it.
   virtual void AppendAsync(std::string_view kind, boost::json::object body,
                            std::function<void(Result<AuditRow>)> done) = 0;
-  // The same for a caller that can be held up for a write and a sync: where no other thread is at it, this one is,
-  // which saves handing the row over and back. `done` may be called before this returns: the caller holds no lock that
-  // it takes.
-  virtual void AppendHere(std::string_view kind, boost::json::object body,
-                          std::function<void(Result<AuditRow>)> done) {
-    AppendAsync(kind, std::move(body), std::move(done));
-  }
+  // The same of a body that is text already, an object of JSON as Boost.JSON writes it, and for a caller that can be
+  // held up for a write and a sync: where no other thread is at it, this one is, which saves handing the row over and
+  // back. `done` gets the row without its body, maybe before this returns: the caller holds no lock that it takes.
+  virtual void AppendTextHere(std::string_view kind, std::string body, std::function<void(Result<AuditRow>)> done);
   virtual int64_t n_rows() const = 0;       // ever appended, those of segments that were taken away included
   virtual bool failed() const = 0;
   // The newest row of `kind` whose body's "id" is `id`; from an index in memory of where rows lie. kNotFound. Of rows

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include <set>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include <boost/json.hpp>
 #include <fmt/format.h>
@@ -257,6 +259,54 @@ TEST(AuditLogTest, TheDestructorWritesWhatWaits) {
   EXPECT_EQ(VerifyAuditLog(path)->n_rows, 500);
 }
 
+class StandingClock final : public Clock {
+ public:
+  int64_t NowNanos() const override { return 1; }
+  int64_t WallNanos() const override { return 1'800'000'000'123'456'789; }
+  void SleepNanos(int64_t) override {}
+};
+
+// The same bodies as objects and as their text: the same bytes, the same refusals, the same index.
+TEST(AuditLogTest, ABodyThatIsTextIsWrittenAsTheObjectWouldBe) {
+  const AuditFolder folder;
+  const StandingClock clock;
+  object deep;
+  for (int i = 0; i < kMaxAuditBodyDepth + 1; ++i) deep = object{{"d", std::move(deep)}};
+  const std::vector<object> bodies = {AuditBody("dec_1", 1),
+                                      {{"id", "a\xFF\xC3\xA9\"\\\n"}, {"n", 0.1}},
+                                      {{"n", 1}},
+                                      deep,
+                                      {{"id", "long"}, {"text", std::string(kMaxAuditRowBytes, 'x')}},
+                                      AuditBody("dec_2", 2)};
+  std::vector<std::string> bytes;
+  std::vector<std::vector<StatusCode>> codes(2);
+  for (const bool as_text : {false, true}) {
+    const std::string path = folder.path(as_text ? "text.log" : "object.log");
+    UnsyncedAuditIo io;
+    {
+      const auto log = OpenAuditLog({.path = path}, clock, io);
+      ASSERT_TRUE(log);
+      for (const object& body : bodies) {
+        std::latch done(1);
+        const auto note = [&](Result<AuditRow> row) {
+          codes[as_text].push_back(row ? StatusCode::kOk : row.error().code());
+          done.count_down();
+        };
+        as_text ? (*log)->AppendTextHere("decision", boost::json::serialize(body), note)
+                : (*log)->AppendAsync("decision", body, note);
+        done.wait();
+      }
+      EXPECT_EQ((*log)->Find("decision", "dec_2")->body, bodies.back());
+      EXPECT_EQ((*log)->Find("decision", "long").error().code(), StatusCode::kNotFound);
+    }
+    bytes.push_back(ReadAuditBytes(path));
+  }
+  EXPECT_EQ(bytes[0], bytes[1]);
+  EXPECT_EQ(codes[0], codes[1]);
+  EXPECT_EQ(std::ranges::count(codes[1], StatusCode::kInvalidArgument), 2);
+  EXPECT_EQ(std::ranges::count(codes[1], StatusCode::kOk), 4);
+}
+
 TEST(AuditLogTest, ACallbackMayAppend) {
   const AuditFolder folder;
   std::latch done(2);
@@ -331,14 +381,16 @@ TEST(AuditLogTest, WhoFindsNobodyWritingWritesHereAndOthersGoOn) {
     called.push_back(row->seq);
     callers.push_back(std::this_thread::get_id());
   };
-  (*log)->AppendHere("decision", AuditBody("0"), note);
+  (*log)->AppendTextHere("decision", boost::json::serialize(AuditBody("0")), note);
   EXPECT_EQ(callers, std::vector{std::this_thread::get_id()});   // on disk before it returned
   EXPECT_EQ((*log)->n_rows(), 1);
   io.armed = true;
-  std::thread slow([&] { (*log)->AppendHere("decision", AuditBody("1"), note); });
+  std::thread slow([&] { (*log)->AppendTextHere("decision", boost::json::serialize(AuditBody("1")), note); });
   io.entered.wait();
   io.armed = false;
-  for (const char* id : {"2", "3", "4"}) (*log)->AppendHere("decision", AuditBody(id), note);
+  for (const char* id : {"2", "3", "4"}) {
+    (*log)->AppendTextHere("decision", boost::json::serialize(AuditBody(id)), note);
+  }
   EXPECT_EQ((*log)->n_rows(), 1);   // they wait, but not their caller
   io.go_on.count_down();
   slow.join();
@@ -363,7 +415,7 @@ TEST(AuditLogTest, OfManyThreadsEachRowIsCalledOnceAndInOrder) {
         if (i % 3 == 0) {
           (*log)->AppendAsync("decision", AuditBody(id), note);
         } else if (i % 3 == 1) {
-          (*log)->AppendHere("decision", AuditBody(id), note);
+          (*log)->AppendTextHere("decision", boost::json::serialize(AuditBody(id)), note);
         } else {
           EXPECT_TRUE((*log)->Append("review", AuditBody(id)));
         }
@@ -387,9 +439,9 @@ TEST(AuditLogTest, WhatIsCalledMayAppendAgain) {
   std::function<void(Result<AuditRow>)> again = [&](Result<AuditRow> row) {
     ASSERT_TRUE(row.has_value());
     done.count_down();
-    if (row->seq == 0) (*log)->AppendHere("decision", AuditBody("second"), again);
+    if (row->seq == 0) (*log)->AppendTextHere("decision", boost::json::serialize(AuditBody("second")), again);
   };
-  (*log)->AppendHere("decision", AuditBody("first"), again);
+  (*log)->AppendTextHere("decision", boost::json::serialize(AuditBody("first")), again);
   done.wait();
   EXPECT_EQ((*log)->n_rows(), 2);
 }

@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <cstring>
 #include <span>
+#include <utility>
 
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>
 #include <utf8proc.h>
 
+#include "base/check.h"
 #include "base/hash.h"
 
 namespace surety::gateway {
@@ -47,27 +50,16 @@ bool IsAuditHash(std::string_view text) {
          std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
-// Bytes that are no UTF-8 become U+FFFD, one by one.
-std::string AuditUtf8(std::string text) {
-  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
-  std::string out;
-  size_t kept = 0;
-  for (size_t i = 0; i < text.size();) {
-    if (bytes[i] < 0x80) {
-      ++i;
-      continue;
-    }
-    utf8proc_int32_t code = 0;
-    const utf8proc_ssize_t n = utf8proc_iterate(bytes + i, static_cast<utf8proc_ssize_t>(text.size() - i), &code);
-    if (n > 0) {
-      i += static_cast<size_t>(n);
-      continue;
-    }
-    out.append(text, kept, i - kept).append("\xEF\xBF\xBD");
-    kept = ++i;
+bool IsAuditAscii(std::string_view text) {
+  uint64_t seen = 0;
+  size_t i = 0;
+  for (; i + sizeof(seen) <= text.size(); i += sizeof(seen)) {
+    uint64_t bytes = 0;
+    std::memcpy(&bytes, text.data() + i, sizeof(bytes));
+    seen |= bytes;
   }
-  if (kept == 0) return text;
-  return out.append(text, kept);
+  for (; i < text.size(); ++i) seen |= static_cast<unsigned char>(text[i]);
+  return (seen & 0x8080808080808080) == 0;
 }
 
 // The index behind a text that begins with a quotation mark at `i`.
@@ -112,8 +104,36 @@ const std::string& AuditChainStart() {
   return start;
 }
 
+// Bytes that are no UTF-8 become U+FFFD, one by one.
+std::string AuditUtf8(std::string text) {
+  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
+  if (IsAuditAscii(text)) return text;
+  std::string out;
+  size_t kept = 0;
+  for (size_t i = 0; i < text.size();) {
+    if (bytes[i] < 0x80) {
+      ++i;
+      continue;
+    }
+    utf8proc_int32_t code = 0;
+    const utf8proc_ssize_t n = utf8proc_iterate(bytes + i, static_cast<utf8proc_ssize_t>(text.size() - i), &code);
+    if (n > 0) {
+      i += static_cast<size_t>(n);
+      continue;
+    }
+    out.append(text, kept, i - kept).append("\xEF\xBF\xBD");
+    kept = ++i;
+  }
+  if (kept == 0) return text;
+  return out.append(text, kept);
+}
+
 Result<std::string> AuditBodyText(const boost::json::object& body) {
-  std::string text = AuditUtf8(boost::json::serialize(body));
+  return AuditBodyText(boost::json::serialize(body));
+}
+
+Result<std::string> AuditBodyText(std::string serialized) {
+  std::string text = AuditUtf8(std::move(serialized));
   if (text.size() > kMaxAuditRowBytes - 1024) {
     return Error(InvalidArgumentError(fmt::format("an audit row of {} bytes; at most {} fit", text.size(),
                                                   kMaxAuditRowBytes - 1024)));
@@ -135,11 +155,18 @@ Status CheckAuditKind(std::string_view kind) {
 std::string AuditLine(const AuditRowText& text, std::string& hash) {
   std::string line;
   line.reserve(text.body.size() + 320);
-  fmt::format_to(std::back_inserter(line), R"({{"seq":{},"time":{},"prev":"{}","kind":"{}","body":)", text.seq,
+  AppendAuditLine(line, text, hash);
+  return line;
+}
+
+void AppendAuditLine(std::string& out, const AuditRowText& text, std::string& hash) {
+  const size_t begin = out.size();
+  fmt::format_to(std::back_inserter(out), R"({{"seq":{},"time":{},"prev":"{}","kind":"{}","body":)", text.seq,
                  text.time_ns, text.prev, text.kind);
-  line.append(text.body);
-  hash = AuditHashOf(line);
-  return line.append(kAuditHashMember).append(hash).append("\"}");
+  out.append(text.body).append("}");
+  hash = HexOf(Sha256Of(std::as_bytes(std::span(std::string_view(out).substr(begin)))));
+  out.pop_back();
+  out.append(kAuditHashMember).append(hash).append("\"}");
 }
 
 Result<AuditRowText> ParseAuditLine(std::string_view line) {
@@ -180,6 +207,13 @@ Result<AuditRow> AuditRowOf(const AuditRowText& text) {
   return row;
 }
 
+// For logs that keep objects.
+void AuditLog::AppendTextHere(std::string_view kind, std::string body, std::function<void(Result<AuditRow>)> done) {
+  auto value = ParseAuditJson(AuditUtf8(std::move(body)));
+  SURETY_CHECK_MSG(value && value->is_object(), "the body of a row is no object of JSON");
+  AppendAsync(kind, std::move(value->get_object()), std::move(done));
+}
+
 std::string AuditTextMember(std::string_view body, std::string_view name) {
   int depth = 0;
   for (size_t i = 0; i < body.size(); ++i) {
@@ -191,6 +225,10 @@ std::string AuditTextMember(std::string_view body, std::string_view name) {
     const bool is_key = depth == 1 && end < body.size() && body[end] == ':';
     if (is_key && body.substr(i + 1, end - i - 2) == name && end + 1 < body.size() && body[end + 1] == '"') {
       const size_t value_end = EndOfAuditString(body, end + 1);
+      const bool whole = value_end >= end + 3 && body[value_end - 1] == '"';
+      const std::string_view text = whole ? body.substr(end + 2, value_end - end - 3) : std::string_view();
+      const auto plain = [](char c) { return c >= ' ' && c < 0x7F && c != '\\'; };
+      if (std::ranges::all_of(text, plain)) return std::string(text);
       const auto value = ParseAuditJson(body.substr(end + 1, value_end - end - 1));
       return value && value->is_string() ? std::string(value->get_string()) : std::string();
     }

@@ -36,11 +36,15 @@ struct AuditRowText {
 
 // The body's bytes: UTF-8 (what is none becomes U+FFFD), at most kMaxAuditBodyDepth deep.
 Result<std::string> AuditBodyText(const boost::json::object& body);
+Result<std::string> AuditBodyText(std::string serialized);
+// Of a text of a body: what is no UTF-8 becomes U+FFFD.
+std::string AuditUtf8(std::string text);
 // kInvalidArgument unless 1 to 32 of a-z and _.
 Status CheckAuditKind(std::string_view kind);
 
 // The whole line without its line feed. `text.hash` is not looked at; `hash` becomes the row's.
 std::string AuditLine(const AuditRowText& text, std::string& hash);
+void AppendAuditLine(std::string& out, const AuditRowText& text, std::string& hash);
 
 // Takes a line apart and checks its hash.
 Result<AuditRowText> ParseAuditLine(std::string_view line);

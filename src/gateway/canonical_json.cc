@@ -16,10 +16,13 @@ namespace {
 
 namespace json = boost::json;
 
+bool StandsForItself(char c) { return static_cast<unsigned char>(c) >= ' ' && c != '"' && c != '\\'; }
+
 void AppendCanonicalString(std::string& out, std::string_view text) {
   static constexpr std::string_view kHex = "0123456789abcdef";
   out += '"';
-  for (const char c : text) {
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
     switch (c) {
       case '"': out += "\\\""; break;
       case '\\': out += "\\\\"; break;
@@ -34,7 +37,10 @@ void AppendCanonicalString(std::string& out, std::string_view text) {
           out += kHex[static_cast<size_t>(c) >> 4];
           out += kHex[static_cast<size_t>(c) & 15];
         } else {
-          out += c;
+          size_t end = at + 1;
+          while (end < text.size() && StandsForItself(text[end])) ++end;
+          out.append(text, at, end - at);
+          at = end - 1;
         }
     }
   }
@@ -109,6 +115,7 @@ void AppendCanonical(std::string& out, const json::value& value) {
     }
     case json::kind::object: {
       std::vector<const json::key_value_pair*> members;
+      members.reserve(value.get_object().size());
       for (const json::key_value_pair& member : value.get_object()) members.push_back(&member);
       std::ranges::sort(members, [](const auto* a, const auto* b) {
         return CanonicalLess(std::string_view(a->key()), std::string_view(b->key()));

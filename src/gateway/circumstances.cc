@@ -29,8 +29,12 @@ const json::value* FindToolField(const Inputs& in, const DimensionSource& source
   return result->value.get_object().if_contains(source.field);
 }
 
-// The raw value, or null where there is none.
-json::value RawValue(const Inputs& in, Dimension dimension, const DimensionSource& source) {
+// The raw value, null where there is none. `made` holds what stands nowhere else.
+const json::value* RawValue(const Inputs& in, Dimension dimension, const DimensionSource& source, json::value& made) {
+  const auto make = [&](std::string_view text) {
+    made = json::string(text);
+    return &made;
+  };
   const json::value* found = nullptr;
   switch (source.from) {
     case From::kUnset: return nullptr;
@@ -43,17 +47,16 @@ json::value RawValue(const Inputs& in, Dimension dimension, const DimensionSourc
       if (signal == in.signals->values.end() || signal->second.label == kAbstained || signal->second.label == "none") {
         return nullptr;
       }
-      return json::string(signal->second.label);
+      return make(signal->second.label);
     }
-    case From::kClock: return json::string(UtcDate(in.as_of_ns));
-    case From::kPolicy: return json::string(in.policy.version);
-    case From::kConstant: return json::string(source.name);
+    case From::kClock: return make(UtcDate(in.as_of_ns));
+    case From::kPolicy: return make(in.policy.version);
+    case From::kConstant: return make(source.name);
   }
   if (found == nullptr) return nullptr;
   // A date that metadata picked is the instant that the request is about.
-  if (source.from == From::kMetadata && dimension == Dimension::kEffectiveDate)
-    return json::string(UtcDate(in.as_of_ns));
-  return *found;
+  if (source.from == From::kMetadata && dimension == Dimension::kEffectiveDate) return make(UtcDate(in.as_of_ns));
+  return found;
 }
 
 Result<std::vector<std::string>> ReadSet(const json::value& value) {
@@ -98,15 +101,16 @@ Status CheckNarrowing(const Inputs& in, Dimension dimension, const std::vector<s
 
 Status ReadDimension(const Inputs& in, Dimension dimension, Circumstances& out) {
   const DimensionSource& source = in.policy.identity[static_cast<size_t>(dimension)];
-  const json::value raw = RawValue(in, dimension, source);
-  if (raw.is_null()) {
+  json::value made;
+  const json::value* const raw = RawValue(in, dimension, source, made);
+  if (raw == nullptr || raw->is_null()) {
     const bool later = (source.from == From::kSignal && in.signals == nullptr) ||
                        (source.from == From::kTool && in.tools == nullptr);
     if (source.required && !later) return Denied(dimension, "the request has none, and the policy requires one");
     return OkStatus();
   }
   if (dimension == Dimension::kPermissions) {
-    SURETY_ASSIGN_OR_RETURN(std::vector<std::string> set, ReadSet(raw));
+    SURETY_ASSIGN_OR_RETURN(std::vector<std::string> set, ReadSet(*raw));
     for (const std::string& one : set) SURETY_RETURN_IF_ERROR(CheckAllowed(dimension, source, one));
     if (source.from == From::kMetadata) {
       if (!in.caller.claims.contains(NameOf(dimension))) {
@@ -117,8 +121,8 @@ Status ReadDimension(const Inputs& in, Dimension dimension, Circumstances& out) 
     out.permissions = std::move(set);
     return OkStatus();
   }
-  if (!raw.is_string()) return Denied(dimension, "must be a text");
-  std::string text(raw.get_string());
+  if (!raw->is_string()) return Denied(dimension, "must be a text");
+  std::string text(raw->get_string());
   SURETY_RETURN_IF_ERROR(CheckAllowed(dimension, source, text));
   if (source.from == From::kMetadata && dimension != Dimension::kEffectiveDate) {
     SURETY_RETURN_IF_ERROR(CheckNarrowing(in, dimension, {text}));
@@ -180,11 +184,16 @@ std::string UtcInstant(int64_t wall_ns) {
   const auto day_point = std::chrono::floor<std::chrono::days>(time);
   const std::chrono::year_month_day date{day_point};
   const std::chrono::hh_mm_ss clock{std::chrono::floor<std::chrono::seconds>(time - day_point)};
-  char text[40];
-  std::snprintf(text, sizeof text, "%04d-%02u-%02uT%02d:%02d:%02dZ", static_cast<int>(date.year()),
-                static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
-                static_cast<int>(clock.hours().count()), static_cast<int>(clock.minutes().count()),
-                static_cast<int>(clock.seconds().count()));
+  std::string text = "0000-00-00T00:00:00Z";   // 64 bits of nanoseconds reach from 1677 to 2262
+  const auto write = [&](size_t at, size_t n_digits, int64_t number) {
+    for (size_t i = n_digits; i > 0; --i, number /= 10) text[at + i - 1] = static_cast<char>('0' + number % 10);
+  };
+  write(0, 4, static_cast<int>(date.year()));
+  write(5, 2, static_cast<unsigned>(date.month()));
+  write(8, 2, static_cast<unsigned>(date.day()));
+  write(11, 2, clock.hours().count());
+  write(14, 2, clock.minutes().count());
+  write(17, 2, clock.seconds().count());
   return text;
 }
 

@@ -1,5 +1,6 @@
 #include "gateway/conversation.h"
 
+#include <array>
 #include <string_view>
 
 #include <boost/json.hpp>
@@ -54,38 +55,41 @@ std::string TextsBeside(const api::GenerationRequest& request) {
   return out.empty() ? out : '\n' + out;
 }
 
-json::object SamplingJson(const api::SamplingParams& s) {
-  json::array bias;
+// `memory`: of what is made.
+json::object SamplingJson(const api::SamplingParams& s, const json::storage_ptr& memory) {
+  json::array bias(memory);
   for (const auto& [token, value] : s.logit_bias) bias.push_back(json::array{token, static_cast<double>(value)});
-  return {{"logit_bias", std::move(bias)},
-          {"repetition_penalty", s.repetition_penalty},
-          {"frequency_penalty", s.frequency_penalty},
-          {"presence_penalty", s.presence_penalty},
-          {"repetition_window", s.repetition_window},
-          {"min_tokens", s.min_tokens},
-          {"temperature", s.temperature},
-          {"top_k", s.top_k},
-          {"typical_p", s.typical_p},
-          {"top_p", s.top_p},
-          {"min_p", s.min_p},
-          {"lane", s.lane}};
+  return json::object({{"logit_bias", std::move(bias)},
+                       {"repetition_penalty", s.repetition_penalty},
+                       {"frequency_penalty", s.frequency_penalty},
+                       {"presence_penalty", s.presence_penalty},
+                       {"repetition_window", s.repetition_window},
+                       {"min_tokens", s.min_tokens},
+                       {"temperature", s.temperature},
+                       {"top_k", s.top_k},
+                       {"typical_p", s.typical_p},
+                       {"top_p", s.top_p},
+                       {"min_p", s.min_p},
+                       {"lane", s.lane}},
+                      memory);
 }
 
-json::object ParametersJson(const api::GenerationRequest& request) {
-  return {{"template_values", request.template_values},
-          {"sampling", SamplingJson(request.sampling)},
-          {"max_tokens", request.max_tokens},
-          {"ignore_end_of_text", request.ignore_end_of_text},
-          {"stop", json::value_from(request.stop)},
-          {"stop_tokens", json::value_from(request.stop_tokens)},
-          {"constraint_kind", static_cast<int>(request.constraint.kind)},
-          {"schema", request.constraint.schema},
-          {"grammar", request.constraint.grammar},
-          {"tool_choice", static_cast<int>(request.tool_use.choice)},
-          {"tool_name", request.tool_use.name},
-          {"tool_parallel", request.tool_use.parallel},
-          {"verification", static_cast<int>(request.verification)},
-          {"prediction", request.prediction}};
+json::object ParametersJson(const api::GenerationRequest& request, const json::storage_ptr& memory = {}) {
+  return json::object({{"template_values", request.template_values},
+                       {"sampling", SamplingJson(request.sampling, memory)},
+                       {"max_tokens", request.max_tokens},
+                       {"ignore_end_of_text", request.ignore_end_of_text},
+                       {"stop", json::value_from(request.stop, memory)},
+                       {"stop_tokens", json::value_from(request.stop_tokens, memory)},
+                       {"constraint_kind", static_cast<int>(request.constraint.kind)},
+                       {"schema", request.constraint.schema},
+                       {"grammar", request.constraint.grammar},
+                       {"tool_choice", static_cast<int>(request.tool_use.choice)},
+                       {"tool_name", request.tool_use.name},
+                       {"tool_parallel", request.tool_use.parallel},
+                       {"verification", static_cast<int>(request.verification)},
+                       {"prediction", request.prediction}},
+                      memory);
 }
 
 float ReadFloat(const json::object& from, std::string_view name) {
@@ -196,15 +200,18 @@ Result<Conversation> ReadConversation(const api::GenerationRequest& request) {
     if (i > last) after.push_back(request.messages[i]);
   }
   out.question = TextOfMessage(request.messages[last]);
-  out.canonical = CanonicalJson(json::array{before, after});
-  out.history = std::move(before);
-  out.after = std::move(after);
+  json::value history(std::move(before)), later(std::move(after));
+  out.canonical = "[" + CanonicalJson(history) + "," + CanonicalJson(later) + "]";
+  out.history = std::move(history.get_array());
+  out.after = std::move(later.get_array());
   return out;
 }
 
 std::string DecodingOf(const api::GenerationRequest& request) {
-  json::object all = ParametersJson(request);
-  if (!request.seed_is_secret) all["seed"] = std::to_string(request.sampling.seed);
+  std::array<unsigned char, 4096> first;   // enough for most
+  json::monotonic_resource memory(first.data(), first.size());
+  json::value all(ParametersJson(request, &memory));
+  if (!request.seed_is_secret) all.get_object()["seed"] = std::to_string(request.sampling.seed);
   return CanonicalJson(all);
 }
 

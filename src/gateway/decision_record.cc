@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <concepts>
 #include <string_view>
 #include <utility>
 
+#include <boost/json/serialize.hpp>
 #include <fmt/format.h>
+
+#include "base/check.h"
 
 namespace surety::gateway {
 namespace {
@@ -54,8 +59,9 @@ void VisitUsage(Record& usage, F&& visit) {
   visit("accepted_tokens", usage.accepted_tokens);
 }
 
+// What stands before and behind the texts, which rows do not have.
 template <typename Record, typename F>
-void VisitRecord(Record& record, F&& visit) {
+void VisitHead(Record& record, F&& visit) {
   visit("id", record.decision.id);
   visit("time_ns", record.time_ns);
   visit("route", record.decision.route);
@@ -81,8 +87,10 @@ void VisitRecord(Record& record, F&& visit) {
   visit("review_ticket", record.decision.review_ticket);
   visit("caller_cost", record.decision.cost);
   visit("n_attempts", record.decision.attempts);
-  visit("request", record.request);
-  visit("answer", record.answer);
+}
+
+template <typename Record, typename F>
+void VisitTail(Record& record, F&& visit) {
   visit("passages", record.passages);
   visit("tools", record.tool_digests);
   visit("verdicts", record.verdicts);
@@ -92,6 +100,14 @@ void VisitRecord(Record& record, F&& visit) {
   visit("attempts", record.attempts);
   visit("usage", record.usage);
   visit("times_ns", record.times);
+}
+
+template <typename Record, typename F>
+void VisitRecord(Record& record, F&& visit) {
+  VisitHead(record, visit);
+  visit("request", record.request);
+  visit("answer", record.answer);
+  VisitTail(record, visit);
   visit("cost", record.cost);
   visit("avoided_cost", record.avoided_cost);
 }
@@ -186,6 +202,116 @@ struct RecordWriter {
     writer("total", cost.total());
     return writer.out;
   }
+};
+
+// ---- To text: the bytes that Boost.JSON writes of what RecordWriter makes, without making it.
+
+// Behind a backslash; 'u': \u00 and two hex digits; 0: the byte stands for itself.
+constexpr std::array<char, 256> kRecordEscapes = [] {
+  std::array<char, 256> escapes{};
+  for (size_t c = 0; c < 0x20; ++c) escapes[c] = 'u';
+  for (const auto& [c, letter] : {std::pair('\b', 'b'), {'\f', 'f'}, {'\n', 'n'}, {'\r', 'r'}, {'\t', 't'}, {'"', '"'},
+                                  {'\\', '\\'}}) {
+    escapes[static_cast<size_t>(c)] = letter;
+  }
+  return escapes;
+}();
+
+void AppendRecordText(std::string& out, std::string_view text) {
+  static constexpr std::string_view kHex = "0123456789abcdef";
+  out += '"';
+  size_t kept = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const char escape = kRecordEscapes[c];
+    if (escape == 0) continue;
+    out.append(text, kept, i - kept) += '\\';
+    kept = i + 1;
+    out += escape;
+    if (escape == 'u') out.append("00").append(1, kHex[c >> 4]).append(1, kHex[c & 15]);
+  }
+  out.append(text, kept) += '"';
+}
+
+class RecordTextWriter {
+ public:
+  // `out` ends where the first member is to stand.
+  explicit RecordTextWriter(std::string& out) : out_(out) {}
+
+  template <typename T>
+  void operator()(std::string_view name, const T& field) {
+    if (!std::exchange(first_, false)) out_ += ',';
+    AppendRecordText(out_, name);
+    out_ += ':';
+    Write(field);
+  }
+
+ private:
+  void Write(const std::string& text) { AppendRecordText(out_, text); }
+  void Write(bool flag) { out_ += flag ? "true" : "false"; }
+  void Write(double number) {
+    if (number == 0 && !std::signbit(number)) {  // most costs of most decisions
+      out_ += "0E0";
+    } else {
+      out_ += boost::json::serialize(value(number));
+    }
+  }
+  template <std::integral T>
+  void Write(T number) {
+    std::array<char, 24> digits;
+    out_.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr);
+  }
+  void Write(api::Outcome outcome) { AppendRecordText(out_, api::NameOf(outcome)); }
+  void Write(Verdict::Outcome outcome) {
+    AppendRecordText(out_, std::ranges::find(kVerdictNames, outcome,
+                                             &decltype(kVerdictNames)::value_type::first)->second);
+  }
+  template <typename T>
+  void Write(const std::map<std::string, T>& fields) {
+    Members([&](RecordTextWriter& members) {
+      for (const auto& [name, field] : fields) members(name, field);
+    });
+  }
+  template <typename T>
+  void Write(const std::vector<T>& items) {
+    out_ += '[';
+    for (const T& item : items) {
+      if (&item != &items.front()) out_ += ',';
+      Write(item);
+    }
+    out_ += ']';
+  }
+  void Write(const Finding& finding) {
+    Members([&](RecordTextWriter& members) { VisitFinding(finding, members); });
+  }
+  void Write(const Verdict& verdict) {
+    Members([&](RecordTextWriter& members) { VisitVerdict(verdict, members); });
+  }
+  void Write(const Conflict& conflict) {
+    Members([&](RecordTextWriter& members) { VisitConflict(conflict, members); });
+  }
+  void Write(const StageTimes& times) {
+    Members([&](RecordTextWriter& members) { VisitTimes(times, members); });
+  }
+  void Write(const api::Usage& usage) {
+    Members([&](RecordTextWriter& members) { VisitUsage(usage, members); });
+  }
+  void Write(const CostParts& cost) {
+    Members([&](RecordTextWriter& members) {
+      VisitCost(cost, members);
+      members("total", cost.total());
+    });
+  }
+  template <typename F>
+  void Members(F&& write) {
+    out_ += '{';
+    RecordTextWriter members(out_);
+    write(members);
+    out_ += '}';
+  }
+
+  std::string& out_;
+  bool first_ = true;
 };
 
 // ---- From JSON. The first fault is kept, with the path to it.
@@ -307,6 +433,17 @@ object DecisionRecord::ToJson() const {
   if (request.empty()) writer.out.erase("request");
   if (answer.empty()) writer.out.erase("answer");
   return std::move(writer.out);
+}
+
+// ToJson erases the two texts, and where a member of an object of Boost.JSON is erased, the last one takes its place.
+void DecisionRecord::AppendRow(std::string& out) const {
+  SURETY_CHECK_MSG(request.empty() && answer.empty(), "a row holds no texts");
+  out += '{';
+  RecordTextWriter writer(out);
+  VisitHead(*this, writer);
+  writer("avoided_cost", avoided_cost);
+  writer("cost", cost);
+  VisitTail(*this, writer);
 }
 
 object DecisionRecord::TakeTexts() {

@@ -74,6 +74,8 @@ struct DecisionRecord {
   // of verdicts, values of conflicts, the error's message. What stays: verifiers, sources, the error's code.
   boost::json::object TakeTexts();
   boost::json::object ToJson() const;        // stable names: docs/governance.md
+  // The text of ToJson() without its closing brace, of a record whose texts were taken out.
+  void AppendRow(std::string& out) const;
   static Result<DecisionRecord> FromJson(const boost::json::object& json);
 };
 

@@ -244,5 +244,21 @@ TEST(DecisionRecordTest, TextsAreTakenOutAndNamesAndCodesStay) {
   EXPECT_EQ(tools.error, "EVIDENCE");
 }
 
+// The plain way makes the object and has Boost.JSON write it.
+TEST(DecisionRecordTest, ARowsTextIsThatOfItsObject) {
+  std::string every_byte;
+  for (int c = 0; c < 256; ++c) every_byte += static_cast<char>(c);
+  const std::vector<double> odd = {-0.0, std::nan(""), std::numeric_limits<double>::infinity(), -1e-7, 3e21};
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    DecisionRecord record = RecordMaker(seed).Make();
+    record.subject += seed % 3 == 0 ? every_byte : "";
+    record.avoided_cost = seed % 2 == 0 ? odd[seed / 2 % odd.size()] : record.avoided_cost;
+    (void)record.TakeTexts();
+    std::string row;
+    record.AppendRow(row);
+    ASSERT_EQ(row + "}", boost::json::serialize(record.ToJson())) << seed;
+  }
+}
+
 }  // namespace
 }  // namespace surety::gateway

@@ -6,9 +6,8 @@
 #include <tuple>
 #include <utility>
 
-#include <openssl/rand.h>
-
 #include "base/check.h"
+#include "base/secure_random.h"
 
 namespace surety::gateway {
 namespace {
@@ -52,8 +51,10 @@ std::shared_ptr<api::Backend> PrimaryOf(const PolicyRuntime& runtime) {
 std::string NewDecisionId(int64_t wall_ns) {
   static constexpr std::string_view kDigits = "0123456789abcdefghjkmnpqrstvwxyz";
   std::array<unsigned char, 10> random = {};
-  SURETY_CHECK(RAND_bytes(random.data(), static_cast<int>(random.size())) == 1);
-  std::string id = "dec_";
+  SURETY_CHECK(SecureRandom(random));
+  std::string id;
+  id.reserve(30);
+  id = "dec_";
   const auto millis = static_cast<uint64_t>(wall_ns / 1'000'000);
   for (int shift = 45; shift >= 0; shift -= 5) id += kDigits[(millis >> shift) & 31];
   uint32_t bits = 0;

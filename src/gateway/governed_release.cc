@@ -16,6 +16,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr double kNanosPerMinute = 60e9;
+constexpr size_t kBareRowBytes = 2048;   // of most rows without texts
 
 std::string RepairText(const Judgement& judgement) {
   std::string text = "An earlier attempt was not acceptable (" + judgement.reason + "). Avoid this:";
@@ -259,31 +260,36 @@ void GovernedTask::EndStream(api::FinishReason finish, Status error) {
   }, std::move(last));
 }
 
-// Texts are sealed under the subject's key, or left out. Where they could not be sealed `sealed` says why.
-json::object GovernedTask::RowOfDecision(json::object& bare, Status& sealed) {
-  json::object texts = record_.TakeTexts();
-  if (texts.at("request").get_object().empty()) texts["question"] = conversation_.question;  // else it stands in that
-  bare = record_.ToJson();
-  if (services_.vault == nullptr) return bare;
-  json::object row = bare;
-  const std::string text = json::serialize(texts);
-  Result<json::object> payload = json::object();
-  const bool kept = Keep([&] {
-    payload = services_.vault->Seal(record_.tenant, record_.subject, setup_.decision, text);
+// Texts are sealed under the subject's key, or left out.
+std::string GovernedTask::RowOfDecision(RowTexts& texts) {
+  json::object taken = record_.TakeTexts();
+  if (taken.at("request").get_object().empty()) taken["question"] = conversation_.question;  // else it stands in that
+  if (services_.vault == nullptr) return RowWithoutTexts(texts);
+  texts.text = json::serialize(taken);
+  Result<std::string> payload = std::string();
+  texts.erased = !Keep([&] {
+    payload = services_.vault->SealToText(record_.tenant, record_.subject, setup_.decision, texts.text);
   });
-  if (!kept) {
-    row["payload_left_out"] = json::object{{"why", "erased"}};
-    bare = row;
-    return row;
+  if (!payload) texts.sealed = payload.error();
+  if (texts.erased || !payload) return RowWithoutTexts(texts);
+  static constexpr std::string_view kMember = ",\"payload\":";
+  std::string row;
+  row.reserve(kBareRowBytes + payload->size() + kMember.size());
+  record_.AppendRow(row);
+  return row.append(kMember).append(*payload).append("}");
+}
+
+std::string GovernedTask::RowWithoutTexts(const RowTexts& texts) const {
+  std::string row;
+  row.reserve(kBareRowBytes);
+  record_.AppendRow(row);
+  if (services_.vault == nullptr) return row.append("}");
+  json::object left_out{{"why", "erased"}};
+  if (!texts.erased) {
+    left_out = {{"why", texts.sealed.ok() ? "size" : "vault"}, {"bytes", texts.text.size()},
+                {"sha256", HexOf(Sha256Of(std::as_bytes(std::span(texts.text))))}};
   }
-  bare["payload_left_out"] = json::object{{"why", payload ? "size" : "vault"}, {"bytes", text.size()},
-                                          {"sha256", HexOf(Sha256Of(std::as_bytes(std::span(text))))}};
-  if (payload) {
-    row["payload"] = *std::move(payload);
-  } else {
-    sealed = payload.error();
-  }
-  return row;
+  return row.append(",\"payload_left_out\":").append(json::serialize(left_out)).append("}");
 }
 
 void GovernedTask::Record(std::function<void(api::Event)> deliver, api::Event last) {
@@ -320,26 +326,25 @@ void GovernedTask::Record(std::function<void(api::Event)> deliver, api::Event la
     auto shared = std::make_shared<decltype(step)>(std::move(step));
     if (!self->services_.post([shared] { (*shared)(); })) (*shared)();
   };
-  json::object bare;
-  Status sealed;
-  json::object row = RowOfDecision(bare, sealed);
+  auto texts = std::make_shared<RowTexts>();
+  std::string row = RowOfDecision(*texts);
   auto shared = std::make_shared<decltype(finish)>(std::move(finish));
-  if (!sealed.ok()) {  // nothing is released, but the row says that it was asked for
-    bare["outcome"] = api::NameOf(api::Outcome::kRefused);
-    bare["error"] = StatusCodeName(sealed.code());
-    return services_.audit->AppendAsync("decision", std::move(bare), [shared, sealed](Result<AuditRow>) {
-      (*shared)(Error(sealed));
+  if (!texts->sealed.ok()) {  // nothing is released, but the row says that it was asked for
+    record_.decision.outcome = api::Outcome::kRefused;
+    record_.error = StatusCodeName(texts->sealed.code());
+    return services_.audit->AppendTextHere("decision", RowWithoutTexts(*texts), [shared, texts](Result<AuditRow>) {
+      (*shared)(Error(texts->sealed));
     });
   }
   // A row that is too long with its texts is written without them.
-  const auto written = [shared, audit = services_.audit, bare = std::move(bare)](Result<AuditRow> first) mutable {
+  const auto written = [this, shared, texts](Result<AuditRow> first) mutable {
     const bool refused = !first && first.error().code() == StatusCode::kInvalidArgument;
     if (!refused) return (*shared)(std::move(first));
-    audit->AppendAsync("decision", std::move(bare), [shared](Result<AuditRow> second) {
+    services_.audit->AppendTextHere("decision", RowWithoutTexts(*texts), [shared](Result<AuditRow> second) {
       (*shared)(std::move(second));
     });
   };
-  services_.audit->AppendHere("decision", std::move(row), written);
+  services_.audit->AppendTextHere("decision", std::move(row), written);
 }
 
 void GovernedTask::StoreInCache() {

@@ -123,18 +123,22 @@ Status GovernedTask::ReadIdentity() {
   record_.signals["risk"] = NameOf(signals_.risk);
   record_.signals["complexity"] = NameOf(signals_.complexity);
 
-  evidence_->facts = DimensionTexts(circumstances_);   // tools that tell more of the caller are asked with these
   std::vector<std::string> asked;
+  bool more = false;   // dimensions that are known by now only
   for (const DimensionSource& source : policy().identity) {
     const bool known = std::ranges::find(asked, source.name) != asked.end();
     if (source.from == DimensionSource::From::kTool && !known) asked.push_back(source.name);
+    more |= source.from == DimensionSource::From::kTool || source.from == DimensionSource::From::kSignal;
   }
   std::vector<ToolResult>& results = identity_tools_;
   if (!asked.empty()) {
+    evidence_->facts = DimensionTexts(circumstances_);   // tools that tell more of the caller are asked with these
     const auto deadline = std::min(start_ns_ + policy().routes.back().deadline_ns, caller_deadline_ns_);
     results = setup_.runtime->tools->Gather(asked, ArgumentsFor(asked), deadline);
   }
-  SURETY_ASSIGN_OR_RETURN(circumstances_, ReadCircumstances(policy(), caller, as_of_ns_, &signals_, &results));
+  if (more) {
+    SURETY_ASSIGN_OR_RETURN(circumstances_, ReadCircumstances(policy(), caller, as_of_ns_, &signals_, &results));
+  }
   if (circumstances_.permissions) record_.permissions = *circumstances_.permissions;
   record_.tenant = circumstances_.text[static_cast<size_t>(Dimension::kTenant)].value_or("");
   return OkStatus();
@@ -171,8 +175,10 @@ void GovernedTask::Decide() {
   } else {
     no_partition_ = partition.error().message();
   }
-  evidence_ = FreshEvidence();
-  if (setup_.shadow) return ComputeShadow();
+  if (setup_.shadow) {
+    evidence_ = FreshEvidence();
+    return ComputeShadow();
+  }
   RunRoute(ChooseRoute(Facts()));
 }
 
@@ -180,14 +186,14 @@ std::shared_ptr<Evidence> GovernedTask::FreshEvidence() const {
   auto evidence = std::make_shared<Evidence>();
   evidence->as_of_ns = as_of_ns_;
   evidence->validity = policy().validity;
-  const std::map<std::string, std::string> dimensions = DimensionTexts(circumstances_);
   for (int i = 0; i < kDimensionCount; ++i) {
-    const auto found = dimensions.find(std::string(NameOf(static_cast<Dimension>(i))));
-    if (found == dimensions.end()) continue;
+    const std::optional<std::string>& text = circumstances_.text[static_cast<size_t>(i)];
+    if (!text) continue;
     const DimensionSource& source = policy().identity[static_cast<size_t>(i)];
     const bool words = source.from == DimensionSource::From::kSignal || source.from == DimensionSource::From::kMetadata;
     // Of words, only those that the policy itself lists are more than the caller's.
-    (words && source.values.empty() ? evidence->signals : evidence->facts).insert(*found);
+    (words && source.values.empty() ? evidence->signals : evidence->facts)
+        .emplace(NameOf(static_cast<Dimension>(i)), *text);
   }
   for (const auto& [name, value] : signals_.values) evidence->signals[name] = value.label;
   return evidence;
@@ -278,8 +284,9 @@ void GovernedTask::RunRoute(const RouteSpec& route) {
 }
 
 // What a placeholder may stand for, as the policy's reader has it; a name has no value where the request has none.
-std::map<std::string, std::string> GovernedTask::TemplateValues() const {
+std::map<std::string, std::string> GovernedTask::TemplateValues(std::string_view text) const {
   std::map<std::string, std::string> values;
+  if (text.find('{') == std::string_view::npos) return values;
   const auto declared = [&](std::string_view key) {
     return std::ranges::any_of(policy().signals, [&](const SignalSpec& signal) {
       return signal.by == SignalSpec::By::kMetadata && signal.key == key;
@@ -316,7 +323,7 @@ void GovernedTask::RunTemplate(const RouteSpec& route) {
                     NotFoundError("template '" + route.template_name + "' has no text for this intent"));
   }
   AnswerText answer;
-  auto filled = FillTemplate(text->second, TemplateValues());
+  auto filled = FillTemplate(text->second, TemplateValues(text->second));
   if (!filled) {
     return FallBack(FallbackSpec::Cause::kError, filled.error().WithContext("template '" + route.template_name + "'"));
   }

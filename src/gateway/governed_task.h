@@ -119,7 +119,7 @@ class GovernedTask : public std::enable_shared_from_this<GovernedTask> {
   void EnterStage(api::Stage stage);
   std::optional<int64_t> TellProgress();  // on the ticker's thread; when it is due again
   RoutingFacts Facts() const;
-  std::map<std::string, std::string> TemplateValues() const;
+  std::map<std::string, std::string> TemplateValues(std::string_view text) const;
 
   // governed_gather.cc
   bool TryCache(const RouteSpec& route);
@@ -161,8 +161,14 @@ class GovernedTask : public std::enable_shared_from_this<GovernedTask> {
   void EndStream(api::FinishReason finish, Status error);
   // Writes the decision's row, then calls `deliver` on a worker; without a row, the caller gets an error instead.
   void Record(std::function<void(api::Event)> deliver, api::Event last);
-  // `bare`: the same row without texts.
-  boost::json::object RowOfDecision(boost::json::object& bare, Status& sealed);
+  // What a row holds of the texts that were taken out of the record.
+  struct RowTexts {
+    std::string text;
+    bool erased = false;                  // their subject is, so nothing of them is kept
+    Status sealed;                        // why they could not be sealed
+  };
+  std::string RowOfDecision(RowTexts& texts);
+  std::string RowWithoutTexts(const RowTexts& texts) const;
   // Runs `keep`, which stores something of the subject; false: the subject was erased meanwhile, and nothing is stored.
   bool Keep(FunctionRef<void()> keep);
   void RefuseErased();

@@ -30,6 +30,13 @@ std::string_view LedgerVerdictName(Verdict::Outcome outcome) {
   return "error";
 }
 
+// The series, made when it is first asked for.
+template <typename Series, typename Make>
+Series& HeldSeries(Series*& held, Make&& make) {
+  if (held == nullptr) held = &make();
+  return *held;
+}
+
 }  // namespace
 
 std::string LedgerSeries::Bounded(const std::string& list, const std::string& value) {
@@ -47,64 +54,88 @@ void LedgerSeries::Count(const std::string& name, const std::string& help, const
 
 void LedgerSeries::Seconds(const std::string& name, const std::string& help, const observe::Labels& labels,
                            double seconds) {
-  registry_.AddHistogram(name, help, kLedgerSecondsBounds, labels).Observe(std::max(seconds, 0.0));
+  SecondsOf(name, help, labels).Observe(std::max(seconds, 0.0));
+}
+
+observe::Histogram& LedgerSeries::SecondsOf(const std::string& name, const std::string& help,
+                                            const observe::Labels& labels) {
+  return registry_.AddHistogram(name, help, kLedgerSecondsBounds, labels);
+}
+
+observe::Counter& LedgerSeries::CacheLookups(OfRoute& of, const std::string& cache, const std::string& route) {
+  if (const auto found = of.cache.find(cache); found != of.cache.end()) return *found->second;
+  const size_t colon = cache.find(':');
+  const std::string reason = colon == std::string::npos ? "" : cache.substr(colon + 1);
+  observe::Counter& counter = registry_.AddCounter(
+      "surety_cache_lookups_total", "Look-ups of ready answers.",
+      {{"route", route}, {"outcome", Bounded("cache", cache.substr(0, colon))},
+       {"reason", Bounded("cache_reason", reason)}});
+  if (of.cache.size() < kMaxLabelValues) of.cache.emplace(cache, &counter);
+  return counter;
 }
 
 void LedgerSeries::Record(const DecisionRecord& record, const std::string& route) {
   const auto together = registry_.Together();
   const api::Decision& decision = record.decision;
-  Count("surety_route_total", "Decisions by route and by what became of the answer.",
-        {{"route", route}, {"outcome", std::string(api::NameOf(decision.outcome))}});
-  const size_t colon = decision.cache.find(':');
-  const std::string reason = colon == std::string::npos ? "" : decision.cache.substr(colon + 1);
-  Count("surety_cache_lookups_total", "Look-ups of ready answers.",
-        {{"route", route}, {"outcome", Bounded("cache", decision.cache.substr(0, colon))},
-         {"reason", Bounded("cache_reason", reason)}});
+  OfRoute& of = routes_[route];
+  HeldSeries(of.outcomes.at(static_cast<size_t>(decision.outcome)), [&]() -> observe::Counter& {
+    return registry_.AddCounter("surety_route_total", "Decisions by route and by what became of the answer.",
+                                {{"route", route}, {"outcome", std::string(api::NameOf(decision.outcome))}});
+  }).Add(1);
+  CacheLookups(of, decision.cache, route).Add(1);
   const std::array<double, 7> parts = PartsOf(record.cost);
   for (size_t i = 0; i < parts.size(); ++i) {
-    Count("surety_task_cost_total", "What decisions cost, in the policy's currency.",
-          {{"route", route}, {"component", std::string(kCostNames[i])}}, parts[i]);
+    HeldSeries(of.costs[i], [&]() -> observe::Counter& {
+      return registry_.AddCounter("surety_task_cost_total", "What decisions cost, in the policy's currency.",
+                                  {{"route", route}, {"component", std::string(kCostNames[i])}});
+    }).Add(parts[i]);
   }
   if (record.avoided_cost > 0) {
     Count("surety_avoided_cost_total", "What answers from the cache would have cost.", {{"route", route}},
           record.avoided_cost);
   }
-  Count("surety_tasks_accepted_total", "Answers released without a person, or approved.", {{"route", route}},
-        AcceptedWithoutReview(record) ? 1 : 0);
+  HeldSeries(of.accepted, [&]() -> observe::Counter& {
+    return registry_.AddCounter("surety_tasks_accepted_total", "Answers released without a person, or approved.",
+                                {{"route", route}});
+  }).Add(AcceptedWithoutReview(record) ? 1 : 0);
   if (ServiceFailed(record)) {
     Count("surety_failures_total", "Decisions that the service failed in, by code.",
           {{"route", route}, {"cause", Bounded("error", ErrorCodeOf(record))}});
   }
-  RecordTimes(record, route);
+  RecordTimes(of, record, route);
   RecordVerdicts(record, route);
   RecordAttempts(record, route);
   RecordTokens(record);
 }
 
-void LedgerSeries::RecordTimes(const DecisionRecord& record, const std::string& route) {
+void LedgerSeries::RecordTimes(OfRoute& of, const DecisionRecord& record, const std::string& route) {
   const StageTimes& times = record.times;
-  const observe::Labels labels = {{"route", route}};
-  Seconds("surety_queue_wait_seconds", "Waiting for workers and for the backend.", labels,
-          NanosToSeconds(times.queue_ns));
+  const auto observe = [&](observe::Histogram*& held, const char* name, const char* help, int64_t took_ns) {
+    HeldSeries(held, [&]() -> observe::Histogram& { return SecondsOf(name, help, {{"route", route}}); })
+        .Observe(std::max(NanosToSeconds(took_ns), 0.0));
+  };
+  observe(of.queue, "surety_queue_wait_seconds", "Waiting for workers and for the backend.", times.queue_ns);
   if (times.prefill_ns > 0) {
-    Seconds("surety_prefill_seconds", "Reading the prompt.", labels, NanosToSeconds(times.prefill_ns));
+    Seconds("surety_prefill_seconds", "Reading the prompt.", {{"route", route}}, NanosToSeconds(times.prefill_ns));
   }
   if (times.decode_ns > 0 && record.usage.output_tokens > 1) {  // the first token is the prefill's
-    registry_.AddHistogram("surety_decode_tokens_per_second", "Speed of answers.", kDecodeRateBounds, labels)
+    registry_
+        .AddHistogram("surety_decode_tokens_per_second", "Speed of answers.", kDecodeRateBounds, {{"route", route}})
         .Observe((record.usage.output_tokens - 1) / NanosToSeconds(times.decode_ns));
   }
   if (times.first_useful_ns > 0) {
-    Seconds("surety_time_to_first_useful_answer_seconds", "To the first verified or released sentence.", labels,
-            NanosToSeconds(times.first_useful_ns));
+    observe(of.first_useful, "surety_time_to_first_useful_answer_seconds",
+            "To the first verified or released sentence.", times.first_useful_ns);
   }
   if (record.decision.outcome == api::Outcome::kHeld) {
-    Seconds("surety_hold_seconds", "From a held answer's last token to its release: checks and audit.", labels,
-            NanosToSeconds(times.verify_ns + times.release_ns));
+    observe(of.hold, "surety_hold_seconds", "From a held answer's last token to its release: checks and audit.",
+            times.verify_ns + times.release_ns);
   }
-  registry_
-      .AddHistogram("gen_ai_workflow_duration_seconds", "A whole governed task.", kGenAiSecondsBounds,
-                    {{"gen_ai_workflow_name", route}, {"error_type", Bounded("error", ErrorCodeOf(record))}})
-      .Observe(NanosToSeconds(std::max<int64_t>(times.total_ns, 0)));
+  const std::string error = ErrorCodeOf(record);   // of a closed list
+  HeldSeries(of.task[error], [&]() -> observe::Histogram& {
+    return registry_.AddHistogram("gen_ai_workflow_duration_seconds", "A whole governed task.", kGenAiSecondsBounds,
+                                  {{"gen_ai_workflow_name", route}, {"error_type", Bounded("error", error)}});
+  }).Observe(NanosToSeconds(std::max<int64_t>(times.total_ns, 0)));
 }
 
 void LedgerSeries::RecordVerdicts(const DecisionRecord& record, const std::string& route) {

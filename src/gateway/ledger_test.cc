@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "gateway/ledger_series.h"
 #include "gateway/ledger_sums.h"
 #include "gateway/quantile_sketch.h"
 #include "gateway/slo_window.h"
@@ -405,6 +406,35 @@ TEST(LedgerTest, ThreadsRecordReportAndReloadTogether) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(LedgerNumber(ledger->Report(), "/all/windows/start/decisions"), 800);
+}
+
+// A fresh LedgerSeries finds every series by its labels.
+TEST(LedgerSeriesTest, SeriesThatAreHeldAreThoseThatAreFound) {
+  const auto held = observe::Registry::Make(), found = observe::Registry::Make();
+  LedgerSeries kept(*held);
+  std::mt19937_64 random(5);
+  const auto below = [&](size_t n) { return random() % n; };
+  const std::vector<std::string> caches = {"hit", "miss", "bypass:off", "bypass:tools", ""};
+  const std::vector<std::string> errors = {"", "", "DEADLINE_EXCEEDED: late", "UNAVAILABLE", "what the customer said"};
+  for (int i = 0; i < 400; ++i) {
+    DecisionRecord record;
+    record.decision.outcome = static_cast<api::Outcome>(below(6));
+    record.decision.cache = caches[below(caches.size())];
+    record.error = errors[below(errors.size())];
+    record.cost = {0.25 * static_cast<double>(below(3)), 0, 1, 0, 0, 2};
+    record.times.queue_ns = static_cast<int64_t>(below(1'000'000'000)) - 1000;
+    record.times.first_useful_ns = static_cast<int64_t>(below(2)) * 5'000'000;
+    record.times.total_ns = static_cast<int64_t>(below(3'000'000'000));
+    record.usage.output_tokens = static_cast<int>(below(2)) * 7;
+    const std::string route = "route_" + std::to_string(below(3));
+    kept.Record(record, route);
+    LedgerSeries(*found).Record(record, route);
+    if (i % 100 == 0) {
+      ASSERT_EQ(held->Expose(), found->Expose()) << i;
+    }
+  }
+  EXPECT_EQ(held->Expose(), found->Expose());
+  EXPECT_NE(held->Expose().find("route=\"route_2\""), std::string::npos);
 }
 
 }  // namespace

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
+#include <limits>
 #include <random>
 #include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/random.h"
+#include "gateway/circumstances.h"
 #include "gateway/testing/partition_fixture.h"
 
 namespace surety::gateway {
@@ -469,6 +473,23 @@ TEST(AnswerKeyTest, KeysAreDecodedToWhatTheyWereMadeOf) {
     ASSERT_EQ(key.size() - decoder.rest.size(), NeighbourhoodKey(PartitionOf(c), basis).size());
     ASSERT_EQ(decoder.Field(64), question);
     ASSERT_TRUE(decoder.ok && decoder.rest.empty());
+  }
+}
+
+TEST(CircumstancesTest, AnInstantIsThatOfTheSystemsCalendar) {
+  for (uint64_t n = 0; n < 5000; ++n) {
+    const RandomKey key{.seed = 4, .position = n, .purpose = RandomPurpose::kTest};
+    int64_t instant_ns = static_cast<int64_t>(RandomBits(key));
+    if (n == 0) instant_ns = std::numeric_limits<int64_t>::max();
+    if (n == 1) instant_ns = 0;
+    if (n == 2) instant_ns = -1;
+    const time_t seconds = instant_ns / 1'000'000'000 - (instant_ns % 1'000'000'000 < 0);
+    tm parts = {};
+    gmtime_r(&seconds, &parts);
+    char text[40];
+    ASSERT_GT(strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts), 0u);
+    ASSERT_EQ(UtcInstant(instant_ns), text);
+    ASSERT_EQ(UtcDate(instant_ns), std::string(text).substr(0, 10));
   }
 }
 

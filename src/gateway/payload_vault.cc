@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <utility>
 
 #include <openssl/crypto.h>
@@ -21,6 +22,7 @@
 #include <sqlite3.h>
 
 #include "base/hash.h"
+#include "base/secure_random.h"
 #include "gateway/partition.h"
 
 namespace surety::gateway {
@@ -102,14 +104,20 @@ struct Sealed {
 
 using CipherContext = std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)>;
 
+// Looked up once: finding it by name takes longer than sealing a short text. Contexts are not kept, because one holds
+// what was made of a key, and that must be gone with the key.
+const EVP_CIPHER* VaultCipher() {
+  static const EVP_CIPHER* const cipher = EVP_CIPHER_fetch(nullptr, "AES-256-GCM", nullptr);
+  return cipher;
+}
+
 std::optional<Sealed> Encrypt(std::string_view key, std::string_view context, std::string_view text) {
-  Sealed out{RandomText(kNonceBytes), std::string(text.size(), '\0'), std::string(kTagBytes, '\0')};
+  Sealed out{std::string(kNonceBytes, '\0'), std::string(text.size(), '\0'), std::string(kTagBytes, '\0')};
   const CipherContext cipher(EVP_CIPHER_CTX_new(), EVP_CIPHER_CTX_free);
   int n = 0;
   const bool ok =
-      !out.nonce.empty() && cipher != nullptr &&
-      EVP_EncryptInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, Bytes(key), Bytes(std::string_view(out.nonce))) ==
-          1 &&
+      SecureRandom(std::span(Bytes(out.nonce), kNonceBytes)) && cipher != nullptr &&
+      EVP_EncryptInit_ex(cipher.get(), VaultCipher(), nullptr, Bytes(key), Bytes(std::string_view(out.nonce))) == 1 &&
       EVP_EncryptUpdate(cipher.get(), nullptr, &n, Bytes(context), static_cast<int>(context.size())) == 1 &&
       EVP_EncryptUpdate(cipher.get(), Bytes(out.data), &n, Bytes(text), static_cast<int>(text.size())) == 1 &&
       EVP_EncryptFinal_ex(cipher.get(), Bytes(out.data) + n, &n) == 1 &&
@@ -125,7 +133,7 @@ std::optional<std::string> Decrypt(std::string_view key, std::string_view contex
   int n = 0;
   const bool ok =
       cipher != nullptr &&
-      EVP_DecryptInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, Bytes(key),
+      EVP_DecryptInit_ex(cipher.get(), VaultCipher(), nullptr, Bytes(key),
                          Bytes(std::string_view(sealed.nonce))) == 1 &&
       EVP_DecryptUpdate(cipher.get(), nullptr, &n, Bytes(context), static_cast<int>(context.size())) == 1 &&
       EVP_DecryptUpdate(cipher.get(), Bytes(text), &n, Bytes(std::string_view(sealed.data)),
@@ -242,15 +250,26 @@ class Vault final : public PayloadVault {
 
   Result<json::object> Seal(std::string_view tenant, std::string_view subject, std::string_view decision,
                             std::string_view text) override {
-    const std::string name = NameOfKey(tenant, subject);
-    SURETY_ASSIGN_OR_RETURN(const VaultKey key, KeyFor(name, true));
-    const auto sealed = Encrypt(key.bytes(), decision, text);
-    if (!sealed) return Error(InternalError("AES-GCM failed"));
+    std::string name;
+    SURETY_ASSIGN_OR_RETURN(const Sealed sealed, SealUnder(tenant, subject, decision, text, name));
     return json::object{{"key", name},
-                        {"nonce", ToHex(sealed->nonce)},
-                        {"data", ToBase64(sealed->data)},
-                        {"tag", ToHex(sealed->tag)},
+                        {"nonce", ToHex(sealed.nonce)},
+                        {"data", ToBase64(sealed.data)},
+                        {"tag", ToHex(sealed.tag)},
                         {"coding", "base64"}};
+  }
+
+  // Letters and digits, + / and =: nothing to escape.
+  Result<std::string> SealToText(std::string_view tenant, std::string_view subject, std::string_view decision,
+                                 std::string_view text) override {
+    std::string name;
+    SURETY_ASSIGN_OR_RETURN(const Sealed sealed, SealUnder(tenant, subject, decision, text, name));
+    const std::string data = ToBase64(sealed.data);
+    std::string out;
+    out.reserve(data.size() + 224);
+    return out.append(R"({"key":")").append(name).append(R"(","nonce":")").append(ToHex(sealed.nonce))
+        .append(R"(","data":")").append(data).append(R"(","tag":")").append(ToHex(sealed.tag))
+        .append(R"(","coding":"base64"})");
   }
 
   Result<std::string> Unseal(const json::object& sealed, std::string_view decision) override {
@@ -271,6 +290,7 @@ class Vault final : public PayloadVault {
   Result<int> Erase(std::string_view tenant, std::string_view subject) override {
     const std::string name = NameOfKey(tenant, subject);
     const std::lock_guard lock(mutex_);
+    key_names_.erase(SubjectBytes(tenant, subject));
     for (const std::string& each : {name, EarlierNameOfKey(tenant, subject)}) {
       keys_.erase(each);
       SURETY_ASSIGN_OR_RETURN(const int n_deleted, Delete(each));
@@ -308,11 +328,19 @@ class Vault final : public PayloadVault {
     return VaultKey(std::move(key));
   }
 
-  // The vault does not hold the names of tenants and subjects. (Rows of the log do, in clear, beside the sealed texts.)
-  std::string NameOfKey(std::string_view tenant, std::string_view subject) const {
-    std::string bytes, name(kKeyBytes, '\0');
+  static std::string SubjectBytes(std::string_view tenant, std::string_view subject) {
+    std::string bytes;
+    bytes.reserve(tenant.size() + subject.size() + 32);
     AppendField(bytes, 1, tenant);
     AppendField(bytes, 2, subject);
+    return bytes;
+  }
+
+  // The vault's file does not hold the names of tenants and subjects. (Rows of the log do, in clear, beside the sealed
+  // texts.)
+  std::string NameOfKey(std::string_view tenant, std::string_view subject) const {
+    const std::string bytes = SubjectBytes(tenant, subject);
+    std::string name(kKeyBytes, '\0');
     unsigned int n = 0;
     HMAC(EVP_sha256(), names_.bytes().data(), static_cast<int>(kKeyBytes), Bytes(std::string_view(bytes)),
          bytes.size(), Bytes(name), &n);
@@ -321,17 +349,43 @@ class Vault final : public PayloadVault {
 
   // As an earlier version named it: such keys are still read and erased.
   std::string EarlierNameOfKey(std::string_view tenant, std::string_view subject) const {
-    std::string fields;
-    AppendField(fields, 1, tenant);
-    AppendField(fields, 2, subject);
+    const std::string fields = SubjectBytes(tenant, subject);
     Sha256 sha;
     sha.Update(std::as_bytes(std::span(master_.bytes())));
     sha.Update(std::as_bytes(std::span(fields)));
     return HexOf(sha.Finish());
   }
 
+  Result<Sealed> SealUnder(std::string_view tenant, std::string_view subject, std::string_view decision,
+                           std::string_view text, std::string& name) {
+    SURETY_ASSIGN_OR_RETURN(const VaultKey key, KeyOf(tenant, subject, name));
+    auto sealed = Encrypt(key.bytes(), decision, text);
+    if (!sealed) return Error(InternalError("AES-GCM failed"));
+    return *std::move(sealed);
+  }
+
+  // The subject's key, made if there is none. Its name is remembered, and the name alone: whether the key is still
+  // there, keys_ says, from which an erasure takes it.
+  Result<VaultKey> KeyOf(std::string_view tenant, std::string_view subject, std::string& name) {
+    std::string bytes = SubjectBytes(tenant, subject);
+    const std::lock_guard lock(mutex_);
+    if (const auto known = key_names_.find(bytes); known != key_names_.end()) {
+      name = known->second;
+      return FindKey(name, true);
+    }
+    name = NameOfKey(tenant, subject);
+    if (key_names_.size() >= kMaxCachedKeys) key_names_.erase(key_names_.begin());
+    key_names_.emplace(std::move(bytes), name);
+    return FindKey(name, true);
+  }
+
   Result<VaultKey> KeyFor(const std::string& name, bool make) {
     const std::lock_guard lock(mutex_);
+    return FindKey(name, make);
+  }
+
+  // Under the lock.
+  Result<VaultKey> FindKey(const std::string& name, bool make) {
     if (const auto found = keys_.find(name); found != keys_.end()) return found->second;
     SURETY_ASSIGN_OR_RETURN(std::optional<Sealed> wrapped, Load("keys", name));
     VaultKey key;
@@ -438,7 +492,8 @@ class Vault final : public PayloadVault {
   std::mutex mutex_;
   sqlite3* database_;
   VaultKey master_, names_;
-  std::map<std::string, VaultKey> keys_;
+  std::unordered_map<std::string, VaultKey> keys_;
+  std::unordered_map<std::string, std::string> key_names_;   // by tenant and subject
   std::map<std::string, int> half_erased_;  // deleted, but their bytes were still in the write-ahead log
 };
 

@@ -29,6 +29,9 @@ class PayloadVault {
   // {"key", "nonce", "tag", "data", "coding"}: hex, and `data` as `coding` says (base64; without it hex).
   virtual Result<boost::json::object> Seal(std::string_view tenant, std::string_view subject, std::string_view decision,
                                            std::string_view text) = 0;
+  // The same as text, as Boost.JSON writes it.
+  virtual Result<std::string> SealToText(std::string_view tenant, std::string_view subject, std::string_view decision,
+                                         std::string_view text) = 0;
   virtual Result<std::string> Unseal(const boost::json::object& sealed, std::string_view decision) = 0;
   // Destroys the subject's key: how many there were. Again after kUnavailable: then bytes of a deleted key may still
   // stand in the database's write-ahead log; the count is of both calls.

@@ -3,11 +3,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <span>
+#include <thread>
 
 #include <boost/json.hpp>
 #include <gtest/gtest.h>
@@ -225,6 +228,47 @@ TEST_F(PayloadVaultTest, AnEarlierVersionsVaultIsReadAndErased) {
   EXPECT_EQ(vault->Erase("acme", "anna").value(), 2);
   EXPECT_EQ(vault->Unseal(sealed, "dec_1").error().code(), StatusCode::kNotFound);
   EXPECT_EQ(vault->Unseal(later, "dec_2").error().code(), StatusCode::kNotFound);
+}
+
+TEST_F(PayloadVaultTest, AsTextItIsWhatTheObjectWouldBe) {
+  const auto vault = OpenVault();
+  for (const std::string& text : {std::string(), std::string("a"), std::string("ab"), std::string(5000, '\xFF')}) {
+    const std::string sealed = vault->SealToText("acme", "anna", "dec_1", text).value();
+    const boost::json::object object = boost::json::parse(sealed).as_object();
+    EXPECT_EQ(boost::json::serialize(object), sealed);
+    EXPECT_EQ(vault->Unseal(object, "dec_1").value(), text);
+    const auto plain = vault->Seal("acme", "anna", "dec_1", text).value();
+    EXPECT_EQ(object.at("key"), plain.at("key"));
+    EXPECT_NE(object.at("nonce"), plain.at("nonce"));
+    EXPECT_TRUE(std::ranges::equal(object, plain, {}, [](const auto& m) { return m.key(); },
+                                   [](const auto& m) { return m.key(); }));
+  }
+}
+
+// Names and keys are remembered; an erasure counts at once all the same, whatever is sealed beside it.
+TEST_F(PayloadVaultTest, WhatIsRememberedOutlivesNoErasure) {
+  const auto vault = OpenVault();
+  const auto sealed_for = [&](const std::string& subject, const std::string& decision) {
+    return boost::json::parse(vault->SealToText("acme", subject, decision, "text").value()).as_object();
+  };
+  (void)sealed_for("bert", "dec_0");
+  std::atomic<bool> stop = false;
+  std::thread beside([&] {
+    while (!stop) (void)sealed_for("bert", "dec_0");
+  });
+  for (int i = 0; i < 20; ++i) {
+    const auto first = sealed_for("anna", "dec_1"), second = sealed_for("anna", "dec_2");
+    EXPECT_EQ(vault->Unseal(first, "dec_1").value(), "text");
+    EXPECT_EQ(vault->Erase("acme", "anna").value(), 1);
+    EXPECT_EQ(vault->Unseal(first, "dec_1").error().code(), StatusCode::kNotFound);
+    EXPECT_EQ(vault->Unseal(second, "dec_2").error().code(), StatusCode::kNotFound);
+    const auto later = sealed_for("anna", "dec_3");
+    EXPECT_EQ(later.at("key"), first.at("key"));
+    EXPECT_EQ(vault->Unseal(first, "dec_1").error().code(), StatusCode::kDataLoss);
+    EXPECT_EQ(OpenVault()->Unseal(later, "dec_3").value(), "text");   // its key is in the file
+  }
+  stop = true;
+  beside.join();
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 // Threads: immutable once made. Errors: Make: kInvalidArgument for a phrase without letters and digits.
 #pragma once
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,11 +29,29 @@ struct PhraseMatch {
   size_t begin = 0, end = 0;  // bytes of the folded text
 };
 
+// A folded text as matchers read it, made once for all of them.
+class PhraseText {
+ public:
+  struct Symbol {
+    char32_t c = 0;
+    size_t at = 0;          // byte in the folded text
+    bool letter = false, word = false, gap_before = false;
+  };
+  explicit PhraseText(const FoldedText& folded);
+  const std::vector<Symbol>& symbols() const { return symbols_; }
+  size_t size_bytes() const { return size_bytes_; }
+
+ private:
+  std::vector<Symbol> symbols_;
+  size_t size_bytes_;
+};
+
 class PhraseMatcher {
  public:
   static Result<PhraseMatcher> Make(std::span<const std::string> phrases);
   // In order of `begin`; one at most for each phrase and place.
-  std::vector<PhraseMatch> Find(const FoldedText& text) const;
+  std::vector<PhraseMatch> Find(const FoldedText& text) const { return Find(PhraseText(text)); }
+  std::vector<PhraseMatch> Find(const PhraseText& text) const;
 
  private:
   struct Phrase {
@@ -40,6 +59,7 @@ class PhraseMatcher {
   };
   std::vector<Phrase> phrases_;
   std::unordered_map<char32_t, std::vector<size_t>> by_first_;  // first character -> phrases
+  std::bitset<128> ascii_first_;                                // those of by_first_
 };
 
 }  // namespace surety::gateway

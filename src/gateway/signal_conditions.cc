@@ -32,23 +32,23 @@ std::string_view GroupedSignal(std::string_view subject) {
   return subject;
 }
 
-const SignalValue* ValueOf(const RoutingFacts& facts, std::string_view signal) {
+const SignalValue* ValueOf(const RoutingFacts& facts, const std::string& signal) {
   if (facts.signals == nullptr) return nullptr;
-  const auto found = facts.signals->values.find(std::string(signal));
+  const auto found = facts.signals->values.find(signal);
   return found == facts.signals->values.end() ? nullptr : &found->second;
 }
 
 // The names that a subject answers to, its number and its level; nothing of them: it can not be evaluated.
 struct SubjectFacts {
-  std::vector<std::string> names;
+  std::vector<std::string_view> names;   // of what `facts` hold
   std::optional<double> number;
   std::optional<Level> level;
 };
 
-SubjectFacts GroupFacts(std::string_view signal, const RoutingFacts& facts) {
+SubjectFacts GroupFacts(const std::string& signal, const RoutingFacts& facts) {
   const SignalValue* value = ValueOf(facts, signal);
   if (value == nullptr || facts.policy == nullptr) return {};
-  if (value->label == kAbstained) return {{std::string(kAbstained)}, {}, {}};
+  if (value->label == kAbstained) return {{kAbstained}, {}, {}};
   const auto spec = std::ranges::find(facts.policy->signals, signal, &SignalSpec::name);
   if (spec == facts.policy->signals.end()) return {};
   SubjectFacts out;
@@ -63,10 +63,10 @@ SubjectFacts FactsOf(const std::string& subject, const RoutingFacts& facts) {
   if (subject == "risk" || subject == "complexity") {
     if (facts.signals == nullptr) return {};
     const Level level = subject == "risk" ? facts.signals->risk : facts.signals->complexity;
-    return {{std::string(NameOf(level))}, {}, level};
+    return {{NameOf(level)}, {}, level};
   }
-  if (subject == "permissions") return {facts.permissions, {}, {}};
-  if (const std::string_view signal = GroupedSignal(subject); !signal.empty()) return GroupFacts(signal, facts);
+  if (subject == "permissions") return {{facts.permissions.begin(), facts.permissions.end()}, {}, {}};
+  if (const std::string signal(GroupedSignal(subject)); !signal.empty()) return GroupFacts(signal, facts);
   if (const SignalValue* value = ValueOf(facts, subject)) {
     SubjectFacts out{{value->label}, {}, LevelNamed(value->label)};
     if (value->has_number) out.number = value->number;
@@ -80,7 +80,7 @@ SubjectFacts FactsOf(const std::string& subject, const RoutingFacts& facts) {
 bool ConditionHolds(const Condition& condition, const RoutingFacts& facts) {
   if (condition.any_of.empty() && !condition.above && !condition.below && !condition.at_least) return false;
   const SubjectFacts subject = FactsOf(condition.subject, facts);
-  const auto is_listed = [&](const std::string& name) { return Lists(condition.any_of, name); };
+  const auto is_listed = [&](std::string_view name) { return Lists(condition.any_of, name); };
   if (!condition.any_of.empty() && std::ranges::none_of(subject.names, is_listed)) return false;
   if (condition.above && !(subject.number && *subject.number > *condition.above)) return false;
   if (condition.below && !(subject.number && *subject.number < *condition.below)) return false;

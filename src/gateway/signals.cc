@@ -26,13 +26,15 @@ namespace surety::gateway {
 namespace {
 
 // Texts as they stand, and where there may be HTML in them also as it would be shown.
-using FoldedViews = std::vector<FoldedText>;
+using FoldedViews = std::vector<PhraseText>;
+
+bool MayHoldHtml(std::string_view text) { return text.find_first_of("<&") != std::string_view::npos; }
 
 FoldedViews ViewsOf(std::initializer_list<std::string_view> texts) {
   FoldedViews views;
   for (const std::string_view text : texts) {
-    views.push_back(FoldText(text, Folding::kPhrase));
-    if (text.find_first_of("<&") != std::string_view::npos) views.push_back(FoldText(text, Folding::kPhrase, true));
+    views.emplace_back(FoldText(text, Folding::kPhrase));
+    if (MayHoldHtml(text)) views.emplace_back(FoldText(text, Folding::kPhrase, true));
   }
   return views;
 }
@@ -45,8 +47,13 @@ class SignalText {
 
   std::string_view text() const { return text_; }
   const FoldedViews& Turn() { return Once(turn_, [&] { return ViewsOf({text_}); }); }
-  // The last turn belongs to the conversation, whether the caller put it there or not.
-  const FoldedViews& All() { return Once(all_, [&] { return ViewsOf({all_text_, text_}); }); }
+  // The last turn belongs to the conversation, whether the caller put it there or not. Where it is all of it, but for a
+  // line feed at the end, no phrase is in the one and not in the other: phrases end with a letter or a digit.
+  const FoldedViews& All() {
+    const bool same = all_text_.size() == text_.size() + 1 && all_text_.ends_with('\n') && all_text_.starts_with(text_);
+    if (same && !MayHoldHtml(text_)) return Turn();
+    return Once(all_, [&] { return ViewsOf({all_text_, text_}); });
+  }
   const std::string& Folded() { return Once(folded_, [&] { return FoldForPattern(text_); }); }
   // Empty: there is none.
   const std::vector<float>& Vector() {
@@ -80,7 +87,8 @@ SignalValue LabelValue(std::string label) {
 
 SignalValue NumberValue(double number) {
   SignalValue value;
-  value.label = fmt::format("{}", number);
+  const bool whole = number > 0 && number < 1e15 && number == std::floor(number);
+  value.label = whole ? std::to_string(static_cast<int64_t>(number)) : fmt::format("{}", number);
   value.number = number;
   value.has_number = true;
   return value;
@@ -100,7 +108,7 @@ struct PhraseSignal {
 
   std::set<std::string_view> LabelsIn(const FoldedViews& views) const {
     std::set<std::string_view> found;
-    for (const FoldedText& view : views) {
+    for (const PhraseText& view : views) {
       for (const PhraseMatch& match : matcher.Find(view)) found.insert(labels[match.phrase]);
     }
     return found;
@@ -172,7 +180,7 @@ struct AmountSignal {
     std::optional<double> largest;
     bool unread = false;
     for (const bool html : {false, true}) {
-      if (html && text.find_first_of("<&") == std::string_view::npos) continue;
+      if (html && !MayHoldHtml(text)) continue;
       for (const NumberMention& mention : FindNumbers(text, html)) {
         if (mention.kind == NumberMention::Kind::kCode) unread |= !mention.currency.empty();
         if (mention.kind != NumberMention::Kind::kMoney) continue;

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include <boost/json.hpp>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -246,6 +247,48 @@ TEST(SignalsTest, MistakesNameTheSignal) {
   policy.signals = {AmountSpec()};
   policy.signals[0].by = SignalSpec::By::kMetadata;
   EXPECT_THAT(FaultOfSignals(policy), HasSubstr("a key and the values that count"));
+}
+
+// A conversation of one message is its last turn and a line feed: read once. The plain way reads both; a line feed more
+// before it makes that sure.
+TEST(SignalsTest, AConversationOfOneMessageIsReadAsOneOfMany) {
+  Policy policy;
+  policy.signals = {PhraseSpec("rights", {{"", {"did not authorise", "dispute", "i s a", "42", "e2e"}}}),
+                    PhraseSpec("intent", {{"fees", {"fee", "what it costs"}},
+                                          {"hours", {"opening hours", "open 24 h"}}})};
+  const auto reader = ReaderOf(policy);
+  const std::vector<std::string> pieces = {
+      "did",     "not",  "authorise", "auth\u00ADorise", "disput3", "dispute", "d i s p u t e", "fee",  "fees",
+      "opening", "hours", " ",        " ",               " ",       "\n",      "-",             "\xFF", "\xC3",
+      "42",      "e2e",  "a\u0301",   "\u0430",          "<b>",     "&am",     "&amp;",         "<!-",  "**",
+      ".",       "1",    "|",         "\r",              "what it costs",      "open 24",       "h",    "\uFF44",
+      "\u200B",  "is a", "i",         "s"};
+  uint64_t n_true = 0;
+  for (uint64_t n = 0; n < 20'000; ++n) {
+    const RandomKey key{.seed = 9, .position = n, .purpose = RandomPurpose::kTest};
+    std::string text;
+    for (uint64_t i = 0; i < 1 + RandomBits(key, 0) % 7; ++i) {
+      text += pieces[RandomBits(key, static_cast<uint32_t>(1 + i)) % pieces.size()];
+    }
+    const Signals one = reader->Read(text, text + "\n", {}), many = reader->Read(text, "\n" + text + "\n", {});
+    for (const char* name : {"rights", "intent"}) {
+      ASSERT_EQ(one.values.at(name).label, many.values.at(name).label) << name << " in '" << text << "'";
+    }
+    n_true += one.values.at("rights").label == "true";
+  }
+  EXPECT_GT(n_true, 1000u);
+  EXPECT_LT(n_true, 19'000u);
+}
+
+TEST(SignalsTest, ANumberIsWrittenAsFmtWritesIt) {
+  Policy policy;
+  policy.signals = {AmountSpec()};
+  const auto reader = ReaderOf(policy);
+  for (const double number : {0.0, 1.0, 0.5, 12.25, 100000.0, 999'999'999'999'999.0, 1e15, 1e16, 123456789012345.0}) {
+    const SignalValue value = reader->Read("it is $" + fmt::format("{:f}", number), {}, {}).values.at("amount");
+    EXPECT_EQ(value.number, number);
+    EXPECT_EQ(value.label, fmt::format("{}", number));
+  }
 }
 
 }  // namespace
