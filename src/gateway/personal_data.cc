@@ -23,7 +23,7 @@ class DataFinder {
  public:
   DataFinder(std::string_view text, bool html)
       : folded_(FoldText(text, Folding::kPhrase, html)), text_(folded_.text) {
-    ReadGroups();
+    ReadMarks();
   }
 
   std::vector<PersonalItem> Run(const std::vector<PersonalKind>& kinds) {
@@ -50,23 +50,37 @@ class DataFinder {
     bool loose;             // the same with the looser ones
   };
 
-  void ReadGroups() {
+  // What begins a number, and where a phone number or an e-mail address can be.
+  void ReadMarks() {
     for (size_t at = 0; at < text_.size();) {
-      if (!DataIsDigit(text_[at])) {
-        ++at;
-        continue;
+      switch (text_[at]) {
+        case '0': case '1': case '2': case '3': case '4': case '5': case '6': case '7': case '8': case '9':
+          phone_begins_.push_back(at);
+          at = ReadGroup(at);
+          continue;
+        case '(':
+          phone_begins_.push_back(at);
+          email_marks_.push_back(at);
+          break;
+        case '+': phone_begins_.push_back(at); break;
+        case '@': case '[': email_marks_.push_back(at); break;
+        default: break;
       }
-      size_t end = at;
-      while (end < text_.size() && DataIsDigit(text_[end])) ++end;
-      bool joined = false, loose = false;
-      if (!groups_.empty() && at - groups_.back().end <= 3) {
-        const std::string_view between = text_.substr(groups_.back().end, at - groups_.back().end);
-        joined = std::ranges::all_of(between, DataIsSeparator);
-        loose = std::ranges::all_of(between, DataIsLooseSeparator);
-      }
-      groups_.push_back({at, end, joined, loose});
-      at = end;
+      ++at;
     }
+  }
+
+  size_t ReadGroup(size_t at) {
+    size_t end = at;
+    while (end < text_.size() && DataIsDigit(text_[end])) ++end;
+    bool joined = false, loose = false;
+    if (!groups_.empty() && at - groups_.back().end <= 3) {
+      const std::string_view between = text_.substr(groups_.back().end, at - groups_.back().end);
+      joined = std::ranges::all_of(between, DataIsSeparator);
+      loose = std::ranges::all_of(between, DataIsLooseSeparator);
+    }
+    groups_.push_back({at, end, joined, loose});
+    return end;
   }
 
   std::string Digits(size_t first, size_t last) const {
@@ -216,8 +230,7 @@ class DataFinder {
   // What every e-mail address has: an @ (or what stands for it) with a name before it, and behind it another that
   // ends where a dot may stand.
   bool MayHoldEmail() const {
-    for (size_t at = 0; at < text_.size(); ++at) {
-      if (text_[at] != '@' && text_[at] != '[' && text_[at] != '(') continue;
+    for (const size_t at : email_marks_) {
       if (text_[at] != '@') {
         const std::string_view inside = text_.substr(at + 1, 3);
         if (inside.starts_with("at") || inside == " at") return true;
@@ -248,11 +261,9 @@ class DataFinder {
         R"((?:1[ .-]?)?(?:\(([2-9]\d\d)\)[ .-]{0,2}|([2-9]\d\d)[ .-])([2-9]\d\d)[ .-](\d{4}))");
     static const re2::RE2 plain(R"(1?([2-9]\d\d)([2-9]\d\d)(\d{4}))");
     static const re2::RE2 words(R"(\b(phones?|tel|telephone|mobile|cell|fax|call|text|sms|whatsapp|ring)\b)");
-    for (size_t at = 0; at < text_.size();) {
-      if (!DataIsDigit(text_[at]) && text_[at] != '+' && text_[at] != '(') {
-        ++at;
-        continue;
-      }
+    size_t next = 0;
+    for (const size_t at : phone_begins_) {
+      if (at < next) continue;
       re2::StringPiece rest(text_.data() + at, text_.size() - at);
       std::string area, other, exchange, line;
       const bool starts = at == 0 || !DataIsDigit(text_[at - 1]);
@@ -278,7 +289,7 @@ class DataFinder {
         hit = hit && !code.ends_with("11") && !exchange.ends_with("11") && !IsTollFree("+1" + code);
         if (hit) Report(PersonalKind::kPhone, false, "", at, end());
       }
-      at = hit ? end() : at + 1;
+      if (hit) next = end();
     }
   }
 
@@ -295,6 +306,7 @@ class DataFinder {
   FoldedText folded_;
   std::string_view text_;
   std::vector<Group> groups_;
+  std::vector<size_t> phone_begins_, email_marks_;   // places of digits in a row, + and (; of @, [ and (
   std::vector<PersonalItem> items_;
 };
 

@@ -210,10 +210,11 @@ class TextFolder {
   size_t TakeAscii(size_t at) {
     EmitGroup();
     size_t end = at + 1;
-    for (; end < original_.size(); ++end) {
-      const AsciiFate fate = FateAt(end);
-      if (fate == AsciiFate::kKept) continue;
-      if (fate != AsciiFate::kSpace || FateAt(end - 1) == AsciiFate::kSpace) break;
+    for (;;) {
+      while (end < original_.size() && FateAt(end) == AsciiFate::kKept) ++end;
+      const bool next = end + 1 < original_.size() && FateAt(end) == AsciiFate::kSpace;
+      if (!next || FateAt(end + 1) != AsciiFate::kKept) break;
+      end += 2;
     }
     const size_t last = end - 1;
     const auto kept_as = [&](size_t i) { return fates_.kept_as[static_cast<unsigned char>(original_[i])]; };
@@ -359,8 +360,8 @@ class TextFolder {
   void BeginCopy(size_t begin) {
     const size_t at = folded_.text.size();
     auto& spans = folded_.spans_;
-    const bool goes_on = !spans.empty() && spans.back().end == 0 && spans.back().begin + (at - spans.back().at) == begin;
-    if (!goes_on) spans.push_back({at, begin, 0});
+    const bool copied = !spans.empty() && spans.back().end == 0;
+    if (!copied || spans.back().begin + (at - spans.back().at) != begin) spans.push_back({at, begin, 0});
   }
 
   // The last byte of the text is made from all up to `end`.
