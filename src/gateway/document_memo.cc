@@ -4,6 +4,9 @@
 #include <limits>
 #include <utility>
 
+#include "base/hash.h"
+#include "gateway/document_write.h"
+
 namespace surety::gateway {
 
 Status SearchMemo::Follow(DocumentDb& db) {
@@ -27,6 +30,14 @@ std::string RightsKey(const ReadRights& rights) {
   }
   for (const std::string& permission : rights.permissions) PutSealField(key, permission);
   return key;
+}
+
+Result<std::string> SnapshotOf(DocumentDb& db, SearchMemo& memo) {
+  if (memo.snapshot) return *memo.snapshot;
+  SURETY_ASSIGN_OR_RETURN(std::string snapshot, ReadMeta(db, "snapshot"));
+  if (snapshot.empty()) snapshot = HexOf(Sha256Of({}));   // nothing was ever added: as after all was removed
+  memo.snapshot = snapshot;
+  return snapshot;
 }
 
 Result<QuietTime> QuietTimeAt(DocumentDb& db, SearchMemo& memo, int64_t t_ns) {

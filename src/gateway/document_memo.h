@@ -27,6 +27,7 @@ namespace surety::gateway {
 struct QuietTime {
   int64_t from_ns = 0, to_ns = 0;
   bool ends = false;                       // false: no document begins or ends later
+  std::optional<int64_t> boundary() const { return ends ? std::optional(to_ns) : std::nullopt; }
   bool Contains(int64_t t_ns) const { return from_ns <= t_ns && t_ns < to_ns; }
 };
 
@@ -67,6 +68,9 @@ class SearchMemo {
 
 // Equal for equal rights, but for the instant.
 std::string RightsKey(const ReadRights& rights);
+
+// Of the state's content.
+Result<std::string> SnapshotOf(DocumentDb& db, SearchMemo& memo);
 
 // The time around `t_ns`, at or after it, in which nothing begins or ends.
 Result<QuietTime> QuietTimeAt(DocumentDb& db, SearchMemo& memo, int64_t t_ns);

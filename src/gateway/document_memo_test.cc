@@ -88,7 +88,13 @@ TEST(DocumentMemoTest, ResultsAreThoseOfAStoreThatNeverSearched) {
       const std::string expected = DocumentBytesOf(FoundPassages(*cold, rights, query, vector, top_k));
       ASSERT_EQ(DocumentBytesOf(FoundPassages(*warm, rights, query, vector, top_k)), expected);
       ASSERT_EQ(warm->Snapshot(), cold->Snapshot());
-      ASSERT_EQ(warm->NextBoundary(rights.as_of_ns), folder.Index(true)->NextBoundary(rights.as_of_ns));
+      const auto boundary = folder.Index(/*read_only=*/true)->NextBoundary(rights.as_of_ns);
+      ASSERT_EQ(warm->NextBoundary(rights.as_of_ns), boundary);
+      const auto retrieved = warm->Retrieve(rights, query, vector, top_k);
+      ASSERT_TRUE(retrieved);
+      ASSERT_EQ(DocumentBytesOf(retrieved->passages), expected);
+      ASSERT_EQ(retrieved->snapshot, cold->Snapshot());
+      ASSERT_EQ(retrieved->boundary, boundary);
       found += expected.empty() ? 0 : 1;
       answers.insert(expected);
       if (i % 4 == 3) cold = folder.Index(/*read_only=*/true);
@@ -127,7 +133,7 @@ struct MemoReader {
   std::string Search(const std::string& query) {
     const auto found = SearchDocuments(*db, memo, ReadRights{}, {.text = query, .vector = {}, .top_k = 5});
     EXPECT_TRUE(found) << (found ? "" : found.error().ToString());
-    return found ? DocumentBytesOf(*found) : "";
+    return found ? DocumentBytesOf(found->passages) : "";
   }
 };
 

@@ -320,8 +320,8 @@ class DocumentSearch {
 
 }  // namespace
 
-Result<std::vector<Passage>> SearchDocuments(DocumentDb& db, SearchMemo& memo, const ReadRights& rights,
-                                             const DocumentQuery& wanted) {
+Result<Retrieved> SearchDocuments(DocumentDb& db, SearchMemo& memo, const ReadRights& rights,
+                                  const DocumentQuery& wanted) {
   const auto& [query, vector, top_k] = wanted;
   if (top_k < 1 || top_k > kMaxPassages) {
     return Error(InvalidArgumentError(fmt::format("top_k is {}; ask for 1 to {} passages", top_k, kMaxPassages)));
@@ -334,7 +334,12 @@ Result<std::vector<Passage>> SearchDocuments(DocumentDb& db, SearchMemo& memo, c
   SURETY_ASSIGN_OR_RETURN(auto transaction, DocumentTransaction::Begin(db, DocumentDb::Mode::kRead));
   SURETY_RETURN_IF_ERROR(memo.Follow(db));
   DocumentSearch search(db, memo, rights, top_k);
-  return search.Run(query, vector);
+  Retrieved found;
+  SURETY_ASSIGN_OR_RETURN(found.passages, search.Run(query, vector));
+  SURETY_ASSIGN_OR_RETURN(found.snapshot, SnapshotOf(db, memo));
+  SURETY_ASSIGN_OR_RETURN(const QuietTime quiet, QuietTimeAt(db, memo, rights.as_of_ns));
+  found.boundary = quiet.boundary();
+  return found;
 }
 
 }  // namespace surety::gateway

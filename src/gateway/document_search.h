@@ -28,7 +28,7 @@ struct DocumentQuery {
   int top_k = 0;
 };
 
-Result<std::vector<Passage>> SearchDocuments(DocumentDb& db, SearchMemo& memo, const ReadRights& rights,
-                                             const DocumentQuery& wanted);
+Result<Retrieved> SearchDocuments(DocumentDb& db, SearchMemo& memo, const ReadRights& rights,
+                                  const DocumentQuery& wanted);
 
 }  // namespace surety::gateway

@@ -51,6 +51,11 @@ class SqliteDocumentIndex final : public DocumentIndex {
   Result<std::vector<Document>> List() override;
   Result<std::vector<Passage>> Search(ReadRights rights, std::string_view query, std::span<const float> vector,
                                       int top_k) override {
+    SURETY_ASSIGN_OR_RETURN(Retrieved found, Retrieve(std::move(rights), query, vector, top_k));
+    return std::move(found.passages);
+  }
+  Result<Retrieved> Retrieve(ReadRights rights, std::string_view query, std::span<const float> vector,
+                             int top_k) override {
     return Read([&](DocumentDb& db, SearchMemo& memo) {
       return SearchDocuments(db, memo, rights, {.text = query, .vector = vector, .top_k = top_k});
     });
@@ -265,13 +270,9 @@ Result<std::vector<Document>> SqliteDocumentIndex::List() {
 std::string SqliteDocumentIndex::Snapshot() {
   auto snapshot = Read([](DocumentDb& db, SearchMemo& memo) -> Result<std::string> {
     SURETY_RETURN_IF_ERROR(memo.Follow(db));
-    if (memo.snapshot) return *memo.snapshot;
-    SURETY_ASSIGN_OR_RETURN(auto read, ReadMeta(db, "snapshot"));
-    memo.snapshot = read;
-    return read;
+    return SnapshotOf(db, memo);
   });
-  if (snapshot && !snapshot->empty()) return *snapshot;
-  if (snapshot) return HexOf(Sha256Of({}));   // nothing was ever added: as after all was removed
+  if (snapshot) return *snapshot;
   static std::atomic<uint64_t> count = 0;
   return fmt::format("unreadable-{}-{}-{}", Clock::Real().WallNanos(), getpid(), ++count);
 }
@@ -280,7 +281,7 @@ std::optional<int64_t> SqliteDocumentIndex::NextBoundary(int64_t t_ns) {
   const auto next = Read([&](DocumentDb& db, SearchMemo& memo) -> Result<std::optional<int64_t>> {
     SURETY_RETURN_IF_ERROR(memo.Follow(db));
     SURETY_ASSIGN_OR_RETURN(const QuietTime quiet, QuietTimeAt(db, memo, t_ns));
-    return quiet.ends ? std::optional(quiet.to_ns) : std::nullopt;
+    return quiet.boundary();
   });
   if (next) return *next;
   return t_ns == std::numeric_limits<int64_t>::max() ? t_ns : t_ns + 1;

@@ -48,6 +48,13 @@ struct ReadRights {
 // Unit vectors, one a text.
 using EmbedTexts = std::function<Result<std::vector<std::vector<float>>>(std::span<const std::string>)>;
 
+// What a search found, and of which state of the store: all of one.
+struct Retrieved {
+  std::vector<Passage> passages;            // as Search gives them
+  std::string snapshot;                     // as Snapshot does
+  std::optional<int64_t> boundary;          // as NextBoundary does, of as_of
+};
+
 class DocumentStore {
  public:
   static Result<std::unique_ptr<DocumentStore>> Open(const std::string& path, bool read_only);
@@ -64,6 +71,9 @@ class DocumentStore {
   // scores: by id, version and place. top_k: 1 to 1000.
   virtual Result<std::vector<Passage>> Search(ReadRights rights, std::string_view query, std::span<const float> vector,
                                               int top_k) = 0;
+  // The same with what a cache of answers must know of it.
+  virtual Result<Retrieved> Retrieve(ReadRights rights, std::string_view query, std::span<const float> vector,
+                                     int top_k) = 0;
   // Changes with every change of the store: for cache keys. A digest of the content, so equal states have equal ones,
   // also after a restart or a restored backup. If it can not be read: a text that never comes again.
   virtual std::string Snapshot() = 0;

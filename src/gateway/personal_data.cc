@@ -1,6 +1,7 @@
 #include "gateway/personal_data.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
 #include <utility>
@@ -18,6 +19,13 @@ bool DataIsWord(char c) { return DataIsDigit(c) || (c >= 'a' && c <= 'z') || sta
 bool DataIsSeparator(char c) { return c == ' ' || c == '-' || c == '.' || c == '/'; }
 // Between groups that are printed as a card's are; lists of other numbers have these too.
 bool DataIsLooseSeparator(char c) { return std::string_view(" -./,:;()[]|+\\#'\"").find(c) != std::string_view::npos; }
+
+// Digits, and what a phone number or an e-mail address may begin or have in it.
+constexpr std::array<bool, 256> kDataMarks = [] {
+  std::array<bool, 256> marks = {};
+  for (const char c : std::string_view("0123456789+([@")) marks[static_cast<unsigned char>(c)] = true;
+  return marks;
+}();
 
 class DataFinder {
  public:
@@ -52,21 +60,13 @@ class DataFinder {
 
   // What begins a number, and where a phone number or an e-mail address can be.
   void ReadMarks() {
-    for (size_t at = 0; at < text_.size();) {
-      switch (text_[at]) {
-        case '0': case '1': case '2': case '3': case '4': case '5': case '6': case '7': case '8': case '9':
-          phone_begins_.push_back(at);
-          at = ReadGroup(at);
-          continue;
-        case '(':
-          phone_begins_.push_back(at);
-          email_marks_.push_back(at);
-          break;
-        case '+': phone_begins_.push_back(at); break;
-        case '@': case '[': email_marks_.push_back(at); break;
-        default: break;
-      }
-      ++at;
+    for (size_t at = 0;; ++at) {
+      while (at < text_.size() && !kDataMarks[static_cast<unsigned char>(text_[at])]) ++at;
+      if (at == text_.size()) return;
+      const char mark = text_[at];
+      if (mark != '@' && mark != '[') phone_begins_.push_back(at);
+      if (mark == '@' || mark == '[' || mark == '(') email_marks_.push_back(at);
+      if (DataIsDigit(mark)) at = ReadGroup(at) - 1;
     }
   }
 
