@@ -20,15 +20,23 @@ constexpr size_t kMaxGrammarQuotes = 256;
 // like another block.
 std::string EscapedText(std::string_view text, bool in_attribute = false) {
   std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '&': out += "&amp;"; break;
-      case '"': out += in_attribute ? "&quot;" : "\""; break;
-      default: out += c;
+  out.reserve(text.size());
+  size_t from = 0;
+  const auto put = [&](size_t at, std::string_view escaped) {
+    out += text.substr(from, at - from);
+    out += escaped;
+    from = at + 1;
+  };
+  for (size_t at = 0; at < text.size(); ++at) {
+    switch (text[at]) {
+      case '<': put(at, "&lt;"); break;
+      case '>': put(at, "&gt;"); break;
+      case '&': put(at, "&amp;"); break;
+      case '"': put(at, in_attribute ? "&quot;" : "\""); break;
+      default: break;
     }
   }
+  out += text.substr(from);
   return out;
 }
 
@@ -185,8 +193,7 @@ std::string AllTexts(const json::array& messages, const api::GenerationRequest* 
   return all;
 }
 
-std::string GbnfText(std::string_view text) {
-  std::string out;
+void AppendGbnfText(std::string_view text, std::string& out) {
   for (const char c : text) {
     switch (c) {
       case '"': out += "\\\""; break;
@@ -197,7 +204,11 @@ std::string GbnfText(std::string_view text) {
       default: out += c;
     }
   }
-  return out;
+}
+
+// Nothing in it would end a quote or a citation.
+bool PlainlyQuotable(std::string_view text) {
+  return std::ranges::none_of(text, [](char c) { return c == '"' || c == '[' || c == ']' || c == '\t' || c == '\r'; });
 }
 
 // Sentences as they stand, without white space around them.
@@ -213,8 +224,8 @@ std::vector<std::string_view> QuotableSentences(std::string_view text, size_t le
     start = i + 1;
     while (!sentence.empty() && (sentence.front() == ' ' || sentence.front() == '\n')) sentence.remove_prefix(1);
     while (!sentence.empty() && (sentence.back() == ' ' || sentence.back() == '\n')) sentence.remove_suffix(1);
-    const bool plain = sentence.find_first_of("\"[]\t\r") == std::string_view::npos;
-    if (plain && sentence.size() >= least && sentence.size() <= kMaxGrammarQuoteBytes) out.push_back(sentence);
+    const bool fits = sentence.size() >= least && sentence.size() <= kMaxGrammarQuoteBytes;
+    if (fits && PlainlyQuotable(sentence)) out.push_back(sentence);
   }
   return out;
 }
@@ -245,11 +256,14 @@ std::string CitationGrammar(const std::vector<Passage>& passages, int min_quote)
   std::string quotes;
   size_t n_quotes = 0;
   for (const Passage& passage : passages) {
+    std::string key = "\"";
+    AppendGbnfText(passage.document + ":" + passage.chunk + "@" + passage.version + " \"", key);
     for (const std::string_view sentence : QuotableSentences(passage.text, static_cast<size_t>(min_quote))) {
       if (n_quotes++ >= kMaxGrammarQuotes) break;
       if (!quotes.empty()) quotes += " | ";
-      quotes += "\"" + GbnfText(passage.document + ":" + passage.chunk + "@" + passage.version + " \"") +
-                GbnfText(sentence) + "\\\"\"";
+      quotes += key;
+      AppendGbnfText(sentence, quotes);
+      quotes += "\\\"\"";
     }
   }
   if (quotes.empty()) return "";

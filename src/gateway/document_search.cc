@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -47,9 +49,9 @@ std::string ReadableDocumentsClause(size_t n_permissions) {
 
 class DocumentSearch {
  public:
-  DocumentSearch(DocumentDb& db, const ReadRights& rights, int top_k)
-      : db_(db), rights_(rights), top_k_(static_cast<size_t>(top_k)), depth_(std::max<size_t>(top_k_, kFusionDepth)),
-        readable_(ReadableDocumentsClause(rights.permissions.size())) {}
+  DocumentSearch(DocumentDb& db, SearchMemo& memo, const ReadRights& rights, int top_k)
+      : db_(db), memo_(memo), rights_(rights), top_k_(static_cast<size_t>(top_k)),
+        depth_(std::max<size_t>(top_k_, kFusionDepth)) {}
 
   Result<std::vector<Passage>> Run(std::string_view query, std::span<const float> vector) {
     std::vector<ScoredChunk> best;
@@ -73,7 +75,8 @@ class DocumentSearch {
  private:
   // A statement over the readable documents, its first parameters bound.
   Result<DocumentStatement> Over(const std::string& rest) {
-    SURETY_ASSIGN_OR_RETURN(auto statement, DocumentStatement::Prepare(db_, readable_ + rest));
+    SURETY_ASSIGN_OR_RETURN(auto statement, DocumentStatement::Prepare(
+        db_, ReadableDocumentsClause(rights_.permissions.size()) + rest));
     statement.Text(rights_.tenant).Text(rights_.region).Text(rights_.product).Text(rights_.language);
     statement.Int(rights_.as_of_ns);
     for (const std::string& permission : rights_.permissions) statement.Text(permission);
@@ -83,17 +86,16 @@ class DocumentSearch {
   Result<std::vector<ScoredChunk>> ByText(std::string_view query, size_t limit) {
     const std::vector<std::string> terms = QueryTerms(query);
     if (terms.empty()) return std::vector<ScoredChunk>();
-    SURETY_ASSIGN_OR_RETURN(auto totals, Over("SELECT sum(n_chunks), sum(n_terms) FROM readable"));
-    SURETY_ASSIGN_OR_RETURN(const bool some, totals.Step());
-    const auto n_chunks = static_cast<double>(some ? totals.IntAt(0) : 0);
-    const double mean_length = n_chunks > 0 ? static_cast<double>(totals.IntAt(1)) / n_chunks : 0;
+    SURETY_ASSIGN_OR_RETURN(const auto readable, Readable());
+    const auto n_chunks = static_cast<double>(readable->n_chunks);
+    const double mean_length = n_chunks > 0 ? static_cast<double>(readable->n_terms) / n_chunks : 0;
     if (mean_length <= 0) return std::vector<ScoredChunk>();
-    SURETY_ASSIGN_OR_RETURN(const auto places, PlacesOf(terms));
     std::unordered_map<int64_t, double> scores;
-    for (const auto& term : places) {
-      const auto n = static_cast<double>(term.size());
+    for (const std::string& term : terms) {
+      SURETY_ASSIGN_OR_RETURN(const auto places, PlacesOf(*readable, term));
+      const auto n = static_cast<double>(places->size());
       const double weight = std::log(1 + std::max(0.0, n_chunks - n + 0.5) / (n + 0.5));
-      for (const TermPlace& place : term) {
+      for (const TermPlace& place : *places) {
         const auto count = static_cast<double>(place.count);
         const double length = kBm25K1 * (1 - kBm25B + kBm25B * static_cast<double>(place.length) / mean_length);
         scores[place.number] += weight * count * (kBm25K1 + 1) / (count + length);
@@ -115,29 +117,58 @@ class DocumentSearch {
     return terms;
   }
 
-  // For each term where it stands in readable documents; the numbers are rows of chunks.
-  Result<std::vector<std::vector<TermPlace>>> PlacesOf(const std::vector<std::string>& terms) {
-    std::string wanted;
-    for (size_t i = 0; i < terms.size(); ++i) wanted += fmt::format("{}({}, ?)", i == 0 ? "" : ", ", i);
-    SURETY_ASSIGN_OR_RETURN(auto rows, Over(
-        ", wanted(place, term) AS (VALUES " + wanted + "), "
-        "shelf(audience) AS MATERIALIZED (SELECT DISTINCT audience FROM readable) "
-        "SELECT w.place, p.document, p.places FROM wanted w CROSS JOIN shelf s CROSS JOIN posting p "
-        "ON p.audience = s.audience AND p.term = w.term "
-        "WHERE +p.document IN (SELECT id FROM readable)"));   // "+": one look-up a row, not one a readable document
-    for (const std::string& term : terms) rows.Text(term);
-    std::vector<std::vector<TermPlace>> found(terms.size());
+  // The documents that the rights allow now.
+  Result<std::shared_ptr<ReadableDocuments>> Readable() {
+    std::string key = RightsKey(rights_);
+    const auto known = memo_.readable.find(key);
+    if (known != memo_.readable.end() && known->second->when.Contains(rights_.as_of_ns)) return known->second;
+    auto all = std::make_shared<ReadableDocuments>();
+    SURETY_ASSIGN_OR_RETURN(all->when, QuietTimeAt(db_, memo_, rights_.as_of_ns));
+    SURETY_ASSIGN_OR_RETURN(auto rows, Over("SELECT id, audience, n_chunks, n_terms FROM readable"));
     for (;;) {
       SURETY_ASSIGN_OR_RETURN(const bool more, rows.Step());
-      if (!more) return found;
-      const auto term = static_cast<size_t>(rows.IntAt(0));
-      const int64_t document = rows.IntAt(1);
-      SURETY_ASSIGN_OR_RETURN(const auto places, DecodePlaces(rows.BytesAt(2)));
-      for (TermPlace place : places) {
-        place.number |= static_cast<int64_t>(static_cast<uint64_t>(document) << kChunkBits);
-        found[term].push_back(place);
+      if (!more) break;
+      all->documents.push_back(rows.IntAt(0));
+      if (all->audiences.empty() || all->audiences.back() != rows.IntAt(1)) all->audiences.push_back(rows.IntAt(1));
+      if (__builtin_add_overflow(all->n_chunks, rows.IntAt(2), &all->n_chunks) ||
+          __builtin_add_overflow(all->n_terms, rows.IntAt(3), &all->n_terms)) {
+        return Error(DamagedIndex(db_, "the sizes of its documents are damaged"));
       }
     }
+    for (std::vector<int64_t>* list : {&all->documents, &all->audiences}) {
+      std::ranges::sort(*list);
+      list->erase(std::ranges::unique(*list).begin(), list->end());
+      list->shrink_to_fit();
+    }
+    const size_t bytes = key.size() + (all->documents.size() + all->audiences.size()) * sizeof(int64_t);
+    if (memo_.Keeps(bytes + kEntryBytes)) memo_.readable[std::move(key)] = all;
+    return all;
+  }
+
+  // Where a term stands in readable documents; the numbers are rows of chunks.
+  Result<std::shared_ptr<const TermPlaces>> PlacesOf(ReadableDocuments& readable, const std::string& term) {
+    if (const auto known = readable.places.find(term); known != readable.places.end()) return known->second;
+    auto found = std::make_shared<TermPlaces>();
+    SURETY_ASSIGN_OR_RETURN(auto rows, DocumentStatement::Prepare(
+        db_, "SELECT document, places FROM posting WHERE audience = ? AND term = ?"));
+    for (const int64_t audience : readable.audiences) {
+      rows.Int(audience).Text(term);
+      for (;;) {
+        SURETY_ASSIGN_OR_RETURN(const bool more, rows.Step());
+        if (!more) break;
+        const int64_t document = rows.IntAt(0);
+        if (!std::ranges::binary_search(readable.documents, document)) continue;   // not valid now
+        SURETY_ASSIGN_OR_RETURN(const auto places, DecodePlaces(rows.BytesAt(1)));
+        for (TermPlace place : places) {
+          place.number |= static_cast<int64_t>(static_cast<uint64_t>(document) << kChunkBits);
+          found->push_back(place);
+        }
+      }
+      rows.Reset();
+    }
+    found->shrink_to_fit();
+    if (memo_.Keeps(term.size() + found->size() * sizeof(TermPlace) + kEntryBytes)) readable.places[term] = found;
+    return found;
   }
 
   Result<std::vector<ScoredChunk>> ByVector(std::span<const float> vector, size_t limit) {
@@ -212,6 +243,10 @@ class DocumentSearch {
 
   Status LearnName(int64_t document) {
     if (names_.contains(document)) return OkStatus();
+    if (const auto known = memo_.names.find(document); known != memo_.names.end()) {
+      names_[document] = known->second;
+      return OkStatus();
+    }
     if (!name_of_) {
       auto prepared = DocumentStatement::Prepare(db_, "SELECT name, version FROM document WHERE id = ?");
       if (!prepared) return prepared.error();
@@ -220,45 +255,74 @@ class DocumentSearch {
     name_of_->Reset();
     SURETY_ASSIGN_OR_RETURN(const bool found, name_of_->Int(document).Step());
     if (!found) return DamagedIndex(db_, "a document is missing");
-    names_[document] = name_of_->TextAt(0) + '\0' + name_of_->TextAt(1);
+    const std::string& name = names_[document] = name_of_->TextAt(0) + '\0' + name_of_->TextAt(1);
+    if (memo_.Keeps(name.size() + kEntryBytes)) memo_.names[document] = name;
     return OkStatus();
   }
 
-  Result<Passage> Load(const ScoredChunk& scored) {
-    const int64_t row = scored.chunk >> kChunkBits, number = scored.chunk & kMaxChunks;
-    if (!documents_.contains(row)) {
-      SURETY_ASSIGN_OR_RETURN(documents_[row], LoadDocument(db_, row));
+  Result<std::shared_ptr<const Document>> DocumentAt(int64_t row) {
+    auto& known = documents_[row];
+    if (known != nullptr) return known;
+    if (const auto kept = memo_.documents.find(row); kept != memo_.documents.end()) return known = kept->second;
+    SURETY_ASSIGN_OR_RETURN(Document document, LoadDocument(db_, row));
+    size_t bytes = document.id.size() + document.version.size() + document.title.size() + document.source.size();
+    for (const auto* list : {&document.permissions, &document.regions, &document.products, &document.languages}) {
+      for (const std::string& member : *list) bytes += member.size() + sizeof(std::string);
     }
-    const Document& document = documents_[row];
+    known = std::make_shared<const Document>(std::move(document));
+    if (memo_.Keeps(bytes + sizeof(Document) + kEntryBytes)) memo_.documents[row] = known;
+    return known;
+  }
+
+  Result<Passage> Load(const ScoredChunk& scored) {
+    SURETY_ASSIGN_OR_RETURN(const auto document, DocumentAt(scored.chunk >> kChunkBits));
+    if (!Allows(rights_, *document)) return Error(DamagedIndex(db_, "the rights of a passage are damaged"));
+    SURETY_ASSIGN_OR_RETURN(const auto kept, PassageAt(*document, scored.chunk));
+    Passage passage = *kept;
+    passage.score = scored.score;
+    return passage;
+  }
+
+  // Without a score.
+  Result<std::shared_ptr<const Passage>> PassageAt(const Document& document, int64_t row) {
+    if (const auto kept = memo_.passages.find(row); kept != memo_.passages.end()) return kept->second;
+    const int64_t number = row & kMaxChunks;
     SURETY_ASSIGN_OR_RETURN(auto chunk, DocumentStatement::Prepare(db_, "SELECT text, seal FROM chunk WHERE id = ?"));
-    SURETY_ASSIGN_OR_RETURN(const bool found, chunk.Int(scored.chunk).Step());
+    SURETY_ASSIGN_OR_RETURN(const bool found, chunk.Int(row).Step());
     if (!found) return Error(DamagedIndex(db_, "a passage is missing"));
     std::string text = chunk.TextAt(0);
     // What is returned is what was added, rights included: a file that lost a bit may not show a word to anybody.
-    if (chunk.BytesAt(1) != ChunkSeal(document, number, text) || !Allows(rights_, document)) {
+    if (chunk.BytesAt(1) != ChunkSeal(document, number, text)) {
       return Error(DamagedIndex(db_, "a passage or its rights are damaged"));
     }
     const bool open = std::ranges::find(document.permissions, "public") != document.permissions.end() &&
                       document.tenant.empty() && document.regions.empty() && document.products.empty() &&
                       document.languages.empty();
-    return Passage{.document = document.id, .chunk = std::to_string(number), .version = document.version,
-                   .title = document.title, .text = std::move(text), .validity = document.validity, .is_public = open,
-                   .score = scored.score};
+    auto passage = std::make_shared<const Passage>(
+        Passage{.document = document.id, .chunk = std::to_string(number), .version = document.version,
+                .title = document.title, .text = std::move(text), .validity = document.validity, .is_public = open});
+    const size_t bytes = passage->document.size() + passage->version.size() + passage->title.size() +
+                         passage->text.size();
+    if (memo_.Keeps(bytes + sizeof(Passage) + kEntryBytes)) memo_.passages[row] = passage;
+    return passage;
   }
 
+  static constexpr size_t kEntryBytes = 96;   // what an entry takes beside its bytes
+
   DocumentDb& db_;
+  SearchMemo& memo_;
   const ReadRights& rights_;
   size_t top_k_, depth_;
-  std::string readable_;
   std::unordered_map<int64_t, std::string> names_;
   std::optional<DocumentStatement> name_of_;
-  std::unordered_map<int64_t, Document> documents_;
+  std::unordered_map<int64_t, std::shared_ptr<const Document>> documents_;
 };
 
 }  // namespace
 
-Result<std::vector<Passage>> SearchDocuments(DocumentDb& db, const ReadRights& rights, std::string_view query,
-                                             std::span<const float> vector, int top_k) {
+Result<Retrieved> SearchDocuments(DocumentDb& db, SearchMemo& memo, const ReadRights& rights,
+                                  const DocumentQuery& wanted) {
+  const auto& [query, vector, top_k] = wanted;
   if (top_k < 1 || top_k > kMaxPassages) {
     return Error(InvalidArgumentError(fmt::format("top_k is {}; ask for 1 to {} passages", top_k, kMaxPassages)));
   }
@@ -268,8 +332,14 @@ Result<std::vector<Passage>> SearchDocuments(DocumentDb& db, const ReadRights& r
                                                   rights.permissions.size(), kMaxRightsPermissions)));
   }
   SURETY_ASSIGN_OR_RETURN(auto transaction, DocumentTransaction::Begin(db, DocumentDb::Mode::kRead));
-  DocumentSearch search(db, rights, top_k);
-  return search.Run(query, vector);
+  SURETY_RETURN_IF_ERROR(memo.Follow(db));
+  DocumentSearch search(db, memo, rights, top_k);
+  Retrieved found;
+  SURETY_ASSIGN_OR_RETURN(found.passages, search.Run(query, vector));
+  SURETY_ASSIGN_OR_RETURN(found.snapshot, SnapshotOf(db, memo));
+  SURETY_ASSIGN_OR_RETURN(const QuietTime quiet, QuietTimeAt(db, memo, rights.as_of_ns));
+  found.boundary = quiet.boundary();
+  return found;
 }
 
 }  // namespace surety::gateway

@@ -311,24 +311,25 @@ class TickingClock final : public Clock {
 TEST(DocumentSearchTest, ASearchEndsAtItsDeadline) {
   DocumentFolder folder;
   auto store = folder.Index();
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 100; ++i) {
     std::string text;
-    for (int j = 0; j < 100; ++j) text += fmt::format("Common word and part {} of document {}.\n\n", j, i);
+    for (int j = 0; j < 40; ++j) text += fmt::format("Common word and part {} of document {}.\n\n", j, i);
     AddDocumentOk(*store, PublicDocument(fmt::format("d{}", i), text));
   }
   ASSERT_TRUE(store->keeps_deadlines());
   const TickingClock clock;
-  const auto whole = store->SearchUntil({}, "common word", {}, 5, clock, std::numeric_limits<int64_t>::max());
+  constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+  const auto whole = store->Retrieve({}, "common word", {}, 5, {&clock, kNever});
   ASSERT_TRUE(whole.has_value());
   const int64_t looks = clock.looks;
   ASSERT_GT(looks, 3);   // else nothing is tested
-  EXPECT_EQ(DocumentBytesOf(*whole), DocumentBytesOf(*store->Search({}, "common word", {}, 5)));
+  EXPECT_EQ(DocumentBytesOf(whole->passages), DocumentBytesOf(*store->Search({}, "common word", {}, 5)));
   clock.looks = 0;
-  const auto late = store->SearchUntil({}, "common word", {}, 5, clock, looks / 2);
+  const auto late = folder.Index(true)->Retrieve({}, "common word", {}, 5, {&clock, looks / 2});
   ASSERT_FALSE(late.has_value());
   EXPECT_EQ(late.error().code(), StatusCode::kDeadlineExceeded);
   EXPECT_LE(clock.looks, looks / 2 + 1);
-  EXPECT_EQ(DocumentBytesOf(*whole), DocumentBytesOf(*store->Search({}, "common word", {}, 5)));   // and it goes on
+  EXPECT_EQ(DocumentBytesOf(whole->passages), DocumentBytesOf(*store->Search({}, "common word", {}, 5)));
 }
 
 TEST(DocumentSearchTest, AnIndexThatWasReplacedIsOpenedAgain) {

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "gateway/document_db.h"
 #include "gateway/document_index.h"
+#include "gateway/document_memo.h"
 #include "gateway/document_rows.h"
 #include "gateway/document_search.h"
 #include "gateway/document_write.h"
@@ -24,7 +25,7 @@ namespace {
 constexpr size_t kIdleDocumentReaders = 16;
 constexpr size_t kEmbeddingBatch = 256;
 constexpr int kOpenAttempts = 20;
-constexpr int kStepsBetweenLooks = 2000;   // of SQLite's machine: some tens of microseconds
+constexpr int kStepsBetweenLooks = 500;    // of SQLite's machine: some microseconds
 constexpr int kScrubBusyMs = 1000;
 
 // While it is there, statements of the connection end once the deadline has passed.
@@ -74,14 +75,16 @@ class SqliteDocumentIndex final : public DocumentIndex {
   Result<std::vector<Document>> List() override;
   Result<std::vector<Passage>> Search(ReadRights rights, std::string_view query, std::span<const float> vector,
                                       int top_k) override {
-    return Read([&](DocumentDb& db) { return SearchDocuments(db, rights, query, vector, top_k); });
+    SURETY_ASSIGN_OR_RETURN(Retrieved found, Retrieve(std::move(rights), query, vector, top_k, {}));
+    return std::move(found.passages);
   }
-  Result<std::vector<Passage>> SearchUntil(ReadRights rights, std::string_view query, std::span<const float> vector,
-                                           int top_k, const Clock& clock, int64_t deadline_ns) override {
-    return Read([&](DocumentDb& db) -> Result<std::vector<Passage>> {
-      SearchDeadline deadline(db.handle(), clock, deadline_ns);
-      auto found = SearchDocuments(db, rights, query, vector, top_k);
-      if (!found && deadline.passed()) {
+  Result<Retrieved> Retrieve(ReadRights rights, std::string_view query, std::span<const float> vector, int top_k,
+                             SearchLimit limit) override {
+    return Read([&](DocumentDb& db, SearchMemo& memo) -> Result<Retrieved> {
+      std::optional<SearchDeadline> deadline;
+      if (limit.clock != nullptr) deadline.emplace(db.handle(), *limit.clock, limit.deadline_ns);
+      auto found = SearchDocuments(db, memo, rights, {.text = query, .vector = vector, .top_k = top_k});
+      if (!found && deadline && deadline->passed()) {
         return Error(Status(StatusCode::kDeadlineExceeded,
                             fmt::format("document index '{}': the search was not done in time", path_)));
       }
@@ -94,7 +97,12 @@ class SqliteDocumentIndex final : public DocumentIndex {
   Result<DocumentIndexSummary> Summary() override;
 
  private:
-  using Reader = std::unique_ptr<DocumentDb>;
+  struct ReadConnection {
+    std::unique_ptr<DocumentDb> db;
+    SearchMemo memo;
+    uint64_t changes = 0;   // changes_ when the memo was last known to be in step with it
+  };
+  using Reader = std::unique_ptr<ReadConnection>;
 
   // A connection that nobody else uses, on the file that the path leads to now.
   Result<Reader> TakeReader() {
@@ -103,12 +111,15 @@ class SqliteDocumentIndex final : public DocumentIndex {
       while (!readers_.empty()) {
         Reader reader = std::move(readers_.back());
         readers_.pop_back();
-        if (reader->IsCurrent()) return reader;
+        if (reader->db->IsCurrent()) return reader;
       }
     }
-    return OpenCurrent(DocumentDb::Mode::kRead);
+    SURETY_ASSIGN_OR_RETURN(auto opened, OpenCurrent(DocumentDb::Mode::kRead));
+    auto reader = std::make_unique<ReadConnection>();
+    reader->db = std::move(opened);
+    return reader;
   }
-  Result<Reader> OpenCurrent(DocumentDb::Mode mode) const {
+  Result<std::unique_ptr<DocumentDb>> OpenCurrent(DocumentDb::Mode mode) const {
     for (int attempt = 1;; ++attempt) {
       auto opened = DocumentDb::Open(path_, mode);
       if (opened || opened.error().code() != StatusCode::kUnavailable || attempt == kOpenAttempts) return opened;
@@ -116,14 +127,27 @@ class SqliteDocumentIndex final : public DocumentIndex {
   }
   void PutBack(Reader reader) {
     const std::lock_guard lock(readers_mutex_);
+    if (std::exchange(reader->changes, changes_) != changes_) reader->memo = SearchMemo();
     if (readers_.size() < kIdleDocumentReaders) readers_.push_back(std::move(reader));
+  }
+  // The index is another one: what connections without work still know of the last one goes too.
+  void ForgetMemos() {
+    const std::lock_guard lock(readers_mutex_);
+    ++changes_;
+    for (const Reader& reader : readers_) {
+      reader->memo = SearchMemo();
+      reader->changes = changes_;
+    }
   }
   // A connection on which something failed is not used again.
   template <typename Work>
-  auto Read(Work work) -> decltype(work(std::declval<DocumentDb&>())) {
+  auto Read(Work work) -> decltype(work(std::declval<DocumentDb&>(), std::declval<SearchMemo&>())) {
     auto reader = TakeReader();
     if (!reader) return Error(reader.error());
-    auto result = work(**reader);
+    SearchMemo& memo = (*reader)->memo;
+    const int64_t before = memo.state();
+    auto result = work(*(*reader)->db, memo);
+    if (before != 0 && memo.state() != before) ForgetMemos();
     if (result) PutBack(*std::move(reader));
     return result;
   }
@@ -146,6 +170,7 @@ class SqliteDocumentIndex final : public DocumentIndex {
     SURETY_ASSIGN_OR_RETURN(const int n, work(*writer_));
     SURETY_RETURN_IF_ERROR(UpdateSnapshot(*writer_));
     SURETY_RETURN_IF_ERROR(transaction.Commit());
+    ForgetMemos();
     return n;
   }
   Status EmbedAll(std::vector<PreparedDocument>& documents, const EmbedTexts& embed,
@@ -158,9 +183,10 @@ class SqliteDocumentIndex final : public DocumentIndex {
   const bool read_only_;
   // The writer goes last: the last connection to close folds the log into the file, if it may write.
   std::mutex write_mutex_;
-  Reader writer_;
+  std::unique_ptr<DocumentDb> writer_;
   std::mutex readers_mutex_;
   std::vector<Reader> readers_;
+  uint64_t changes_ = 0;   // of the index, as far as this process knows
 };
 
 Status TellProgress(const AddDocumentsOptions& options, AddDocumentsOptions::Stage stage, size_t done, size_t total) {
@@ -259,7 +285,7 @@ Status SqliteDocumentIndex::EmptyLog() {
 }
 
 Result<std::vector<Document>> SqliteDocumentIndex::List() {
-  return Read([](DocumentDb& db) -> Result<std::vector<Document>> {
+  return Read([](DocumentDb& db, SearchMemo&) -> Result<std::vector<Document>> {
     SURETY_ASSIGN_OR_RETURN(auto transaction, DocumentTransaction::Begin(db, DocumentDb::Mode::kRead));
     SURETY_ASSIGN_OR_RETURN(auto rows, DocumentStatement::Prepare(
         db, "SELECT id FROM document ORDER BY name, from_ns, version"));
@@ -274,28 +300,27 @@ Result<std::vector<Document>> SqliteDocumentIndex::List() {
 }
 
 std::string SqliteDocumentIndex::Snapshot() {
-  auto snapshot = Read([](DocumentDb& db) { return ReadMeta(db, "snapshot"); });
-  if (snapshot && !snapshot->empty()) return *snapshot;
-  if (snapshot) return HexOf(Sha256Of({}));   // nothing was ever added: as after all was removed
+  auto snapshot = Read([](DocumentDb& db, SearchMemo& memo) -> Result<std::string> {
+    SURETY_RETURN_IF_ERROR(memo.Follow(db));
+    return SnapshotOf(db, memo);
+  });
+  if (snapshot) return *snapshot;
   static std::atomic<uint64_t> count = 0;
   return fmt::format("unreadable-{}-{}-{}", Clock::Real().WallNanos(), getpid(), ++count);
 }
 
 std::optional<int64_t> SqliteDocumentIndex::NextBoundary(int64_t t_ns) {
-  const auto next = Read([&](DocumentDb& db) -> Result<std::optional<int64_t>> {
-    SURETY_ASSIGN_OR_RETURN(auto least, DocumentStatement::Prepare(
-        db, "SELECT min(t), count(t) FROM (SELECT min(from_ns) AS t FROM document WHERE from_ns > ?1 UNION ALL "
-            "SELECT min(to_ns) FROM document WHERE to_ns > ?1 AND to_ns < 9223372036854775807)"));
-    SURETY_ASSIGN_OR_RETURN(const bool row, least.Int(t_ns).Step());
-    if (!row || least.IntAt(1) == 0) return std::optional<int64_t>();
-    return std::optional(least.IntAt(0));
+  const auto next = Read([&](DocumentDb& db, SearchMemo& memo) -> Result<std::optional<int64_t>> {
+    SURETY_RETURN_IF_ERROR(memo.Follow(db));
+    SURETY_ASSIGN_OR_RETURN(const QuietTime quiet, QuietTimeAt(db, memo, t_ns));
+    return quiet.boundary();
   });
   if (next) return *next;
   return t_ns == std::numeric_limits<int64_t>::max() ? t_ns : t_ns + 1;
 }
 
 Result<DocumentIndexSummary> SqliteDocumentIndex::Summary() {
-  return Read([](DocumentDb& db) -> Result<DocumentIndexSummary> {
+  return Read([](DocumentDb& db, SearchMemo&) -> Result<DocumentIndexSummary> {
     SURETY_ASSIGN_OR_RETURN(auto transaction, DocumentTransaction::Begin(db, DocumentDb::Mode::kRead));
     SURETY_ASSIGN_OR_RETURN(auto counts, DocumentStatement::Prepare(
         db, "SELECT (SELECT count(*) FROM document), (SELECT count(*) FROM chunk), (SELECT count(*) FROM vector), "

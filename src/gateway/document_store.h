@@ -48,6 +48,19 @@ struct ReadRights {
 // Unit vectors, one a text.
 using EmbedTexts = std::function<Result<std::vector<std::vector<float>>>(std::span<const std::string>)>;
 
+// What a search found, and of which state of the store: all of one.
+struct Retrieved {
+  std::vector<Passage> passages;            // as Search gives them
+  std::string snapshot;                     // as Snapshot does
+  std::optional<int64_t> boundary;          // as NextBoundary does, of as_of
+};
+
+// How long a search may take; without a clock, as long as it does.
+struct SearchLimit {
+  const Clock* clock = nullptr;
+  int64_t deadline_ns = 0;
+};
+
 class DocumentStore {
  public:
   static Result<std::unique_ptr<DocumentStore>> Open(const std::string& path, bool read_only);
@@ -64,14 +77,10 @@ class DocumentStore {
   // scores: by id, version and place. top_k: 1 to 1000.
   virtual Result<std::vector<Passage>> Search(ReadRights rights, std::string_view query, std::span<const float> vector,
                                               int top_k) = 0;
-  // As Search, but ends when `clock` reads the deadline: kDeadlineExceeded. Where the store keeps to that, a search by
-  // text may be made on a thread that must not be held up.
-  virtual Result<std::vector<Passage>> SearchUntil(ReadRights rights, std::string_view query,
-                                                   std::span<const float> vector, int top_k, const Clock& clock,
-                                                   int64_t deadline_ns) {
-    (void)clock, (void)deadline_ns;
-    return Search(std::move(rights), query, vector, top_k);
-  }
+  // The same with what a cache of answers must know of it, until `limit`: kDeadlineExceeded. Where the store keeps to
+  // that by itself, a search by text may be made on a thread that must not be held up.
+  virtual Result<Retrieved> Retrieve(ReadRights rights, std::string_view query, std::span<const float> vector,
+                                     int top_k, SearchLimit limit = {}) = 0;
   virtual bool keeps_deadlines() const { return false; }
   // Changes with every change of the store: for cache keys. A digest of the content, so equal states have equal ones,
   // also after a restart or a restored backup. If it can not be read: a text that never comes again.

@@ -15,9 +15,8 @@ namespace {
 
 std::string BasisDigest(std::string_view text) { return HexOf(Sha256Of(std::as_bytes(std::span(text)))); }
 
-Result<std::vector<Passage>> RunSearch(const PolicyRuntime& runtime, const RetrieverSpec& spec, ReadRights rights,
-                                       const std::string& question, std::vector<float> vector, const Clock& clock,
-                                       int64_t deadline_ns) {
+Result<Retrieved> RunSearch(const PolicyRuntime& runtime, const RetrieverSpec& spec, ReadRights rights,
+                            const std::string& question, std::vector<float> vector, SearchLimit limit) {
   using By = RetrieverSpec::By;
   if (spec.by != By::kText && vector.empty()) {
     SURETY_ASSIGN_OR_RETURN(auto vectors, runtime.embed(std::span(&question, 1)));
@@ -25,8 +24,7 @@ Result<std::vector<Passage>> RunSearch(const PolicyRuntime& runtime, const Retri
   }
   if (spec.by == By::kText) vector.clear();
   const std::string_view query = spec.by == By::kVector ? std::string_view() : std::string_view(question);
-  return runtime.stores.at(spec.name)->SearchUntil(std::move(rights), query, vector, spec.top_k, clock,
-                                                     deadline_ns);
+  return runtime.stores.at(spec.name)->Retrieve(std::move(rights), query, vector, spec.top_k, limit);
 }
 
 std::string ConflictText(const Conflict& conflict) {
@@ -39,7 +37,7 @@ std::string ConflictText(const Conflict& conflict) {
 
 // Shared with its thread. One that is late is given up: not begun where it still waits, else its result is dropped.
 struct GovernedTask::Search {
-  std::promise<Result<std::vector<Passage>>> result;
+  std::promise<Result<Retrieved>> result;
   std::atomic<bool> given_up = false;
   int64_t deadline_ns = 0;
 };
@@ -156,7 +154,8 @@ Result<std::shared_ptr<GovernedTask::Search>> GovernedTask::StartSearch(const Ro
   auto run = [runtime = setup_.runtime, &spec, rights = std::move(rights), question = conversation_.question,
               vector = question_vector_, search, clock = services_.clock] {
     if (search->given_up) return;
-    search->result.set_value(RunSearch(*runtime, spec, rights, question, vector, *clock, search->deadline_ns));
+    search->result.set_value(RunSearch(*runtime, spec, rights, question, vector,
+                                       SearchLimit{clock, search->deadline_ns}));
   };
   if (alone && SearchesHere(spec)) {
     ++*services_.searches_here;
@@ -169,19 +168,19 @@ Result<std::shared_ptr<GovernedTask::Search>> GovernedTask::StartSearch(const Ro
 }
 
 Status GovernedTask::FinishSearch(const RouteSpec& route, Search& search) {
-  std::future<Result<std::vector<Passage>>> future = search.result.get_future();
+  std::future<Result<Retrieved>> future = search.result.get_future();
   const std::chrono::nanoseconds left(std::max<int64_t>(search.deadline_ns - Now(), 0));
   // What ran here has ended, in time or not.
   if (future.wait_for(left) != std::future_status::ready || Now() > search.deadline_ns) {
     search.given_up = true;
     return Status(StatusCode::kDeadlineExceeded, "retriever '" + route.retrieve + "' was not done in time");
   }
-  SURETY_ASSIGN_OR_RETURN(evidence_->passages, future.get());
-  DocumentStore& store = *setup_.runtime->stores.at(route.retrieve);
-  evidence_->retrieval_snapshot = store.Snapshot();
+  SURETY_ASSIGN_OR_RETURN(Retrieved found, future.get());
+  evidence_->passages = std::move(found.passages);
+  evidence_->retrieval_snapshot = std::move(found.snapshot);
   // An answer found in a store must not outlive the next change of what is valid there.
-  if (const auto boundary = store.NextBoundary(as_of_ns_)) {
-    evidence_->validity = evidence_->validity.Intersect({std::numeric_limits<int64_t>::min(), *boundary});
+  if (found.boundary) {
+    evidence_->validity = evidence_->validity.Intersect({std::numeric_limits<int64_t>::min(), *found.boundary});
   }
   for (const Passage& passage : evidence_->passages) {
     evidence_->validity = evidence_->validity.Intersect(passage.validity);

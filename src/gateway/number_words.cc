@@ -21,6 +21,12 @@ constexpr std::array<NamedNumber, 32> kNamedNumbers = {{
     {"thirty", 30}, {"forty", 40}, {"fifty", 50}, {"sixty", 60}, {"seventy", 70}, {"eighty", 80}, {"ninety", 90},
     {"hundred", 100}, {"thousand", 1'000}, {"million", 1'000'000}, {"billion", 1'000'000'000},
 }};
+// The first letters of their names.
+constexpr std::array<bool, 256> kNumberInitials = [] {
+  std::array<bool, 256> initials = {};
+  for (const auto& [name, value] : kNamedNumbers) initials[static_cast<unsigned char>(name[0])] = true;
+  return initials;
+}();
 constexpr int64_t kMostNamed = 1'000'000'000'000'000;
 
 size_t WordLength(std::string_view text) {
@@ -42,6 +48,7 @@ std::optional<int64_t> NamedNumberAt(std::string_view text, size_t length) {
 }  // namespace
 
 std::optional<NumberWords> ReadNumberWords(std::string_view text) {
+  if (text.empty() || !kNumberInitials[static_cast<unsigned char>(text[0])]) return std::nullopt;
   int64_t total = 0, part = 0, last = -1;
   size_t end = 0;
   for (size_t at = 0; at < text.size();) {

@@ -1,6 +1,7 @@
 #include "gateway/personal_data.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
 #include <utility>
@@ -19,11 +20,18 @@ bool DataIsSeparator(char c) { return c == ' ' || c == '-' || c == '.' || c == '
 // Between groups that are printed as a card's are; lists of other numbers have these too.
 bool DataIsLooseSeparator(char c) { return std::string_view(" -./,:;()[]|+\\#'\"").find(c) != std::string_view::npos; }
 
+// Digits, and what a phone number or an e-mail address may begin or have in it.
+constexpr std::array<bool, 256> kDataMarks = [] {
+  std::array<bool, 256> marks = {};
+  for (const char c : std::string_view("0123456789+([@")) marks[static_cast<unsigned char>(c)] = true;
+  return marks;
+}();
+
 class DataFinder {
  public:
   DataFinder(std::string_view text, bool html)
       : folded_(FoldText(text, Folding::kPhrase, html)), text_(folded_.text) {
-    ReadGroups();
+    ReadMarks();
   }
 
   std::vector<PersonalItem> Run(const std::vector<PersonalKind>& kinds) {
@@ -50,23 +58,29 @@ class DataFinder {
     bool loose;             // the same with the looser ones
   };
 
-  void ReadGroups() {
-    for (size_t at = 0; at < text_.size();) {
-      if (!DataIsDigit(text_[at])) {
-        ++at;
-        continue;
-      }
-      size_t end = at;
-      while (end < text_.size() && DataIsDigit(text_[end])) ++end;
-      bool joined = false, loose = false;
-      if (!groups_.empty() && at - groups_.back().end <= 3) {
-        const std::string_view between = text_.substr(groups_.back().end, at - groups_.back().end);
-        joined = std::ranges::all_of(between, DataIsSeparator);
-        loose = std::ranges::all_of(between, DataIsLooseSeparator);
-      }
-      groups_.push_back({at, end, joined, loose});
-      at = end;
+  // What begins a number, and where a phone number or an e-mail address can be.
+  void ReadMarks() {
+    for (size_t at = 0;; ++at) {
+      while (at < text_.size() && !kDataMarks[static_cast<unsigned char>(text_[at])]) ++at;
+      if (at == text_.size()) return;
+      const char mark = text_[at];
+      if (mark != '@' && mark != '[') phone_begins_.push_back(at);
+      if (mark == '@' || mark == '[' || mark == '(') email_marks_.push_back(at);
+      if (DataIsDigit(mark)) at = ReadGroup(at) - 1;
     }
+  }
+
+  size_t ReadGroup(size_t at) {
+    size_t end = at;
+    while (end < text_.size() && DataIsDigit(text_[end])) ++end;
+    bool joined = false, loose = false;
+    if (!groups_.empty() && at - groups_.back().end <= 3) {
+      const std::string_view between = text_.substr(groups_.back().end, at - groups_.back().end);
+      joined = std::ranges::all_of(between, DataIsSeparator);
+      loose = std::ranges::all_of(between, DataIsLooseSeparator);
+    }
+    groups_.push_back({at, end, joined, loose});
+    return end;
   }
 
   std::string Digits(size_t first, size_t last) const {
@@ -170,38 +184,73 @@ class DataFinder {
     return at;
   }
 
-  // In one piece, or printed in fours.
+  // In one piece, or printed in fours: two letters, and the next two digits that stand together.
   void FindIbans() {
-    for (size_t at = 0; at + 4 < text_.size(); ++at) {
-      const bool starts = at == 0 || !DataIsWord(text_[at - 1]) || folded_.GapBefore(at);
-      if (!starts || !DataIsDigit(text_[at + 2]) || !DataIsDigit(text_[at + 3])) continue;
-      std::string iban;
-      for (size_t group = at; iban.size() <= 34;) {
-        const size_t end = WordEnd(group);
-        const size_t size = end - group;
-        if (size == 0 || (group != at && size > 4)) break;
-        iban += text_.substr(group, size);
-        if (IsIban(iban)) {
-          Report(PersonalKind::kIban, false, iban.substr(0, 2), at, end);
-          at = end - 1;
-          break;
-        }
-        if (size != 4 || end >= text_.size() || !DataIsLooseSeparator(text_[end])) break;
-        group = end + 1;
-        if (group < text_.size() && text_[group] == ' ') ++group;
+    size_t next = 0;
+    for (const Group& digits : groups_) {
+      for (size_t at = std::max(next, digits.begin - std::min<size_t>(digits.begin, 2)); at + 4 <= digits.end; ++at) {
+        if (at + 4 >= text_.size()) return;
+        if (const size_t end = IbanEnd(at); end > 0) at = (next = end) - 1;
       }
     }
+  }
+
+  // Of the one that begins at `at`; 0: none does.
+  size_t IbanEnd(size_t at) {
+    if (at > 0 && DataIsWord(text_[at - 1]) && !folded_.GapBefore(at)) return 0;
+    std::string iban;
+    for (size_t group = at; iban.size() <= 34;) {
+      const size_t end = WordEnd(group);
+      const size_t size = end - group;
+      if (size == 0 || (group != at && size > 4)) return 0;
+      iban += text_.substr(group, size);
+      if (IsIban(iban)) {
+        Report(PersonalKind::kIban, false, iban.substr(0, 2), at, end);
+        return end;
+      }
+      if (size != 4 || end >= text_.size() || !DataIsLooseSeparator(text_[end])) return 0;
+      group = end + 1;
+      if (group < text_.size() && text_[group] == ' ') ++group;
+    }
+    return 0;
   }
 
   void FindEmails() {
     static const re2::RE2 email(
         R"(([\pL\pN][\pL\pN.!#$%&'+/=?^{|}-]*(?:@| ?[\[(] ?at ?[\])] ?)[\pL\pN-]+)"
         R"((?:(?:\.| ?[\[(] ?dot ?[\])] ?)[\pL\pN-]+)*(?:\.| ?[\[(] ?dot ?[\])] ?)(?:\pL{2,}|xn--[a-z0-9-]+)))");
+    if (!MayHoldEmail()) return;
     re2::StringPiece rest(text_.data(), text_.size()), found;
     while (RE2::FindAndConsume(&rest, email, &found)) {
       const auto begin = static_cast<size_t>(found.data() - text_.data());
       Report(PersonalKind::kEmail, false, "", begin, begin + found.size());
     }
+  }
+
+  // What every e-mail address has: an @ (or what stands for it) with a name before it, and behind it another that
+  // ends where a dot may stand.
+  bool MayHoldEmail() const {
+    for (const size_t at : email_marks_) {
+      if (text_[at] != '@') {
+        const std::string_view inside = text_.substr(at + 1, 3);
+        if (inside.starts_with("at") || inside == " at") return true;
+        continue;
+      }
+      size_t end = at + 1;
+      while (end < text_.size() && (DataIsWord(text_[end]) || text_[end] == '-')) ++end;
+      const bool named = at > 0 && text_[at - 1] != ' ' && text_[at - 1] != '"';
+      if (named && end > at + 1 && end < text_.size() && std::string_view(". [(").find(text_[end]) < 4) return true;
+    }
+    return false;
+  }
+
+  // American numbers are in groups of three, or in one piece of ten; a 1 before them.
+  bool MayBeginAmerican(size_t at) const {
+    if (text_[at] == '(') return true;
+    size_t end = at;
+    while (end < text_.size() && DataIsDigit(text_[end])) ++end;
+    const size_t digits = end - at;
+    return digits == 3 || digits == 10 || (text_[at] == '1' && (digits == 1 || digits == 4 || digits == 11));
   }
 
   void FindPhones() {
@@ -212,7 +261,9 @@ class DataFinder {
         R"((?:1[ .-]?)?(?:\(([2-9]\d\d)\)[ .-]{0,2}|([2-9]\d\d)[ .-])([2-9]\d\d)[ .-](\d{4}))");
     static const re2::RE2 plain(R"(1?([2-9]\d\d)([2-9]\d\d)(\d{4}))");
     static const re2::RE2 words(R"(\b(phones?|tel|telephone|mobile|cell|fax|call|text|sms|whatsapp|ring)\b)");
-    for (size_t at = 0; at < text_.size();) {
+    size_t next = 0;
+    for (const size_t at : phone_begins_) {
+      if (at < next) continue;
       re2::StringPiece rest(text_.data() + at, text_.size() - at);
       std::string area, other, exchange, line;
       const bool starts = at == 0 || !DataIsDigit(text_[at - 1]);
@@ -226,7 +277,7 @@ class DataFinder {
         const bool grouped = line.find_first_not_of("0123456789") != std::string::npos;
         hit = grouped || Near(words, at, end());
         if (hit) Report(PersonalKind::kPhone, false, "", at, end());
-      } else if (starts && (DataIsDigit(text_[at]) || text_[at] == '(')) {
+      } else if (starts && MayBeginAmerican(at)) {
         rest = re2::StringPiece(text_.data() + at, text_.size() - at);
         hit = RE2::Consume(&rest, american, &area, &other, &exchange, &line) && whole();
         if (!hit) {
@@ -238,7 +289,7 @@ class DataFinder {
         hit = hit && !code.ends_with("11") && !exchange.ends_with("11") && !IsTollFree("+1" + code);
         if (hit) Report(PersonalKind::kPhone, false, "", at, end());
       }
-      at = hit ? end() : at + 1;
+      if (hit) next = end();
     }
   }
 
@@ -255,6 +306,7 @@ class DataFinder {
   FoldedText folded_;
   std::string_view text_;
   std::vector<Group> groups_;
+  std::vector<size_t> phone_begins_, email_marks_;   // places of digits in a row, + and (; of @, [ and (
   std::vector<PersonalItem> items_;
 };
 
@@ -262,7 +314,7 @@ class DataFinder {
 
 std::vector<PersonalItem> FindPersonalData(std::string_view text, const std::vector<PersonalKind>& kinds) {
   std::vector<PersonalItem> items = DataFinder(text, /*html=*/false).Run(kinds);
-  if (text.find_first_of("<&") == std::string_view::npos) return items;
+  if (text.find('<') == std::string_view::npos && text.find('&') == std::string_view::npos) return items;
   // As it would be shown; what stands there anyhow is not said twice.
   std::map<PersonalKind, std::map<size_t, size_t>> found;
   for (const PersonalItem& item : items) found[item.kind].emplace(item.offset, item.offset + item.length);

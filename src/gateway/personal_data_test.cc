@@ -2,6 +2,7 @@
 
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -147,6 +148,43 @@ TEST(PersonalDataTest, AddressesAndTelephones) {
   for (const char* text : {"1-800-555-0123", "+1 888 555 0123", "112-555-0123", "211-555-0123", "2125550123",
                            "2026-11-30", "$1,234,567.00", "212-055-0123", "+5"}) {
     EXPECT_THAT(DataIn(text, {PersonalKind::kPhone}), IsEmpty()) << text;
+  }
+}
+
+// Every form of a number or an address, wherever it stands in a text: none is passed over where the patterns are not
+// asked.
+TEST(PersonalDataTest, EveryFormIsFoundWhereverItStands) {
+  std::vector<std::string> phones, emails;
+  for (const char* before : {"", "1", "1 ", "1-", "1."}) {
+    for (const char* area : {"(212)", "(212) ", "(212)-", "(212). ", "212 ", "212-", "212."}) {
+      for (const char* exchange : {"555 ", "555-", "555."}) phones.push_back(fmt::format("{}{}{}0123", before, area,
+                                                                                         exchange));
+    }
+  }
+  for (const char* phone : {"call 2125550123", "fax: 12125550123", "0044 20 7946 0958", "00 (44) 20 7946 0958",
+                            "phone 00442079460958", "+442079460958", "+ (49) 30-123456", "+49.30.123456"}) {
+    phones.emplace_back(phone);
+  }
+  for (const char* at : {"@", "[at]", " [at] ", "(at)", " ( at ) ", " [at ] "}) {
+    for (const char* dot : {".", "[dot]", " (dot) ", " [ dot ]"}) {
+      for (const char* host : {"example", "ex-ample", "b\u00FCcher", "a.b", "2026-01"}) {
+        emails.push_back(fmt::format("joe{}{}{}org", at, host, dot));
+      }
+    }
+  }
+  const std::vector<std::pair<std::string, std::string>> around = {
+      {"", ""}, {"See [fees:1@2026-01] (here), 3 ", " and 5."}, {"12 + ", "\n(4)"}, {"x@y, ", " at 7"}};
+  for (const auto& [begin, end] : around) {
+    for (const std::string& phone : phones) {
+      EXPECT_THAT(DataIn(begin + phone + end, {PersonalKind::kPhone}), ElementsAre("phone")) << begin + phone + end;
+    }
+    for (const std::string& email : emails) {
+      EXPECT_THAT(DataIn(begin + email + end, {PersonalKind::kEmail}), ElementsAre("email")) << begin + email + end;
+    }
+    for (const char* iban : {"GB82WEST12345698765432", "GB82 WEST 1234 5698 7654 32", "gb82-west-1234-5698-7654-32"}) {
+      EXPECT_THAT(DataIn(begin + iban + end, {PersonalKind::kIban}), ElementsAre("iban gb")) << begin + iban + end;
+    }
+    EXPECT_THAT(DataIn(begin + "nothing of the kind" + end), IsEmpty());
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 
 #include <utf8proc.h>
@@ -144,21 +145,46 @@ std::optional<std::pair<char32_t, size_t>> HtmlReference(std::string_view text, 
   return std::nullopt;
 }
 
+// What becomes of a byte of ASCII.
+enum class AsciiFate : uint8_t { kKept, kSpace, kDropped, kOther };  // kOther: no ASCII, or the begin of HTML
+struct AsciiFates {
+  std::array<AsciiFate, 256> fate = {};
+  std::array<char, 256> kept_as = {};
+};
+
+consteval AsciiFates FatesOfAscii(bool phrase, bool html) {
+  AsciiFates fates;
+  for (size_t c = 0; c < 256; ++c) {
+    const bool space = c == ' ' || (c >= 9 && c <= 13);
+    const bool mark = phrase && (c == '*' || c == '_' || c == '`' || c == '~');
+    fates.fate[c] = c >= 0x80 || (html && (c == '<' || c == '&')) ? AsciiFate::kOther
+                    : space                                      ? AsciiFate::kSpace
+                    : c < 0x20 || c == 0x7F || mark              ? AsciiFate::kDropped
+                                                                 : AsciiFate::kKept;
+    const bool upper = phrase && c >= 'A' && c <= 'Z';
+    fates.kept_as[c] = space ? ' ' : static_cast<char>(upper ? c + 32 : c);
+  }
+  return fates;
+}
+
+constexpr std::array<AsciiFates, 4> kAsciiFates = {FatesOfAscii(false, false), FatesOfAscii(false, true),
+                                                   FatesOfAscii(true, false), FatesOfAscii(true, true)};
+
 }  // namespace
 
-// Two steps: characters to units with their origins (decomposed, mapped), then units to text (ordered, composed).
+// Characters become units with their origins (decomposed, mapped). A unit and those after it that may compose with it
+// are a group, which becomes text (ordered, composed) when the next unit begins another one. Runs of ASCII compose with
+// nothing but what may follow them, so all but their last byte go to the text at once.
 class TextFolder {
  public:
   TextFolder(std::string_view original, Folding folding, bool html)
-      : original_(original), phrase_(folding == Folding::kPhrase), html_(html), tags_(original) {}
+      : original_(original), phrase_(folding == Folding::kPhrase), html_(html),
+        fates_(kAsciiFates[(phrase_ ? 2 : 0) + (html ? 1 : 0)]), tags_(original) {}
 
   FoldedText Run() {
-    units_.reserve(original_.size());
+    folded_.text.reserve(original_.size());
     for (size_t at = 0; at < original_.size();) at += Take(at);
-    folded_.text.reserve(units_.size());
-    folded_.begin_.reserve(units_.size());
-    folded_.end_.reserve(units_.size());
-    for (size_t i = 0; i < units_.size();) i = Emit(i);
+    EmitGroup();
     return std::move(folded_);
   }
 
@@ -168,7 +194,42 @@ class TextFolder {
     size_t begin, end;
   };
 
+  AsciiFate FateAt(size_t at) const { return fates_.fate[static_cast<unsigned char>(original_[at])]; }
+
   size_t Take(size_t at) {
+    switch (FateAt(at)) {
+      case AsciiFate::kKept: return TakeAscii(at);
+      case AsciiFate::kSpace: AddUnit({U' ', at, at + 1}); return 1;
+      case AsciiFate::kDropped: return 1;
+      case AsciiFate::kOther: return TakeOther(at);
+    }
+    return 1;
+  }
+
+  // From a byte that is kept: such bytes and single spaces between them.
+  size_t TakeAscii(size_t at) {
+    EmitGroup();
+    size_t end = at + 1;
+    for (;;) {
+      while (end < original_.size() && FateAt(end) == AsciiFate::kKept) ++end;
+      const bool next = end + 1 < original_.size() && FateAt(end) == AsciiFate::kSpace;
+      if (!next || FateAt(end + 1) != AsciiFate::kKept) break;
+      end += 2;
+    }
+    const size_t last = end - 1;
+    const auto kept_as = [&](size_t i) { return fates_.kept_as[static_cast<unsigned char>(original_[i])]; };
+    if (last > at) {
+      BeginCopy(at);
+      const size_t size = folded_.text.size();
+      folded_.text.resize(size + (last - at));
+      char* out = folded_.text.data() + size;
+      for (size_t i = at; i < last; ++i) *out++ = kept_as(i);
+    }
+    group_.push_back({static_cast<unsigned char>(kept_as(last)), last, end});
+    return end - at;
+  }
+
+  size_t TakeOther(size_t at) {
     const char first = original_[at];
     if (html_ && first == '<') {
       if (const size_t length = tags_.LengthAt(at); length > 0) return length;
@@ -185,7 +246,7 @@ class TextFolder {
     }
     const auto [c, n] = DecodeCharacter(original_, at);
     if (n == 0) {
-      if (!phrase_) units_.push_back({kReplacement, at, at + 1});
+      if (!phrase_) AddUnit({kReplacement, at, at + 1});
       return 1;
     }
     Add(c, at, at + n);
@@ -208,23 +269,23 @@ class TextFolder {
 
   void AddMapped(char32_t c, size_t begin, size_t end) {
     if (FoldIsSpace(c)) {
-      units_.push_back({U' ', begin, end});
+      AddUnit({U' ', begin, end});
       return;
     }
     if (FoldIsInvisible(c)) return;
     if (!phrase_) {
       if (c == 0x2018 || c == 0x2019 || c == 0x201B) c = U'\'';
       if (c == 0x201C || c == 0x201D || c == 0x201F) c = U'"';
-      units_.push_back({c, begin, end});
+      AddUnit({c, begin, end});
       return;
     }
     if (FoldIsGeneralMark(c) || c == kReplacement || c == U'*' || c == U'_' || c == U'`' || c == U'~') return;
     if (c < 0x80) {
-      units_.push_back({c >= U'A' && c <= U'Z' ? c + 32 : c, begin, end});
+      AddUnit({c >= U'A' && c <= U'Z' ? c + 32 : c, begin, end});
       return;
     }
     if (const char32_t latin = LookAlike(c)) {
-      units_.push_back({latin, begin, end});
+      AddUnit({latin, begin, end});
       return;
     }
     std::array<utf8proc_int32_t, 32> parts;
@@ -236,66 +297,98 @@ class TextFolder {
       const auto part = static_cast<char32_t>(parts[i]);
       if (FoldIsGeneralMark(part)) continue;
       const char32_t latin = LookAlike(part);
-      units_.push_back({latin ? latin : FoldDigit(part), begin, end});
+      AddUnit({latin ? latin : FoldDigit(part), begin, end});
     }
   }
 
-  // A character and what may compose with it, from unit `first` on; returns the unit after them.
-  size_t Emit(size_t first) {
-    size_t last = first + 1;
-    while (last < units_.size() && FoldJoinsBefore(units_[last].c)) ++last;
-    if (last == first + 1) {
-      Append(units_[first].c, units_[first].begin, units_[first].end);
-      return last;
-    }
-    for (size_t i = first; i < last;) {  // canonical order within each run of marks
+  void AddUnit(const Unit& unit) {
+    if (!group_.empty() && !FoldJoinsBefore(unit.c)) EmitGroup();
+    group_.push_back(unit);
+  }
+
+  void EmitGroup() {
+    if (group_.size() == 1) Append(group_[0].c, group_[0].begin, group_[0].end);
+    if (group_.size() > 1) EmitComposed();
+    group_.clear();
+  }
+
+  void EmitComposed() {
+    for (size_t i = 0; i < group_.size();) {  // canonical order within each run of marks
       size_t j = i + 1;
-      if (FoldProperties(units_[i].c).combining_class != 0) {
-        while (j < last && FoldProperties(units_[j].c).combining_class != 0) ++j;
-        std::stable_sort(units_.begin() + static_cast<ptrdiff_t>(i), units_.begin() + static_cast<ptrdiff_t>(j),
+      if (FoldProperties(group_[i].c).combining_class != 0) {
+        while (j < group_.size() && FoldProperties(group_[j].c).combining_class != 0) ++j;
+        std::stable_sort(group_.begin() + static_cast<ptrdiff_t>(i), group_.begin() + static_cast<ptrdiff_t>(j),
                          [](const Unit& a, const Unit& b) {
                            return FoldProperties(a.c).combining_class < FoldProperties(b.c).combining_class;
                          });
       }
       i = j;
     }
-    std::vector<utf8proc_int32_t> group;
-    size_t begin = units_[first].begin, end = units_[first].end;
-    for (size_t i = first; i < last; ++i) {
-      group.push_back(static_cast<utf8proc_int32_t>(units_[i].c));
-      begin = std::min(begin, units_[i].begin);
-      end = std::max(end, units_[i].end);
+    std::vector<utf8proc_int32_t> characters;
+    size_t begin = group_[0].begin, end = group_[0].end;
+    for (const Unit& unit : group_) {
+      characters.push_back(static_cast<utf8proc_int32_t>(unit.c));
+      begin = std::min(begin, unit.begin);
+      end = std::max(end, unit.end);
     }
-    const auto n = utf8proc_normalize_utf32(group.data(), static_cast<utf8proc_ssize_t>(group.size()),
+    const auto n = utf8proc_normalize_utf32(characters.data(), static_cast<utf8proc_ssize_t>(characters.size()),
                                             static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
-    for (utf8proc_ssize_t i = 0; i < n; ++i) Append(static_cast<char32_t>(group[i]), begin, end);
-    return last;
+    for (utf8proc_ssize_t i = 0; i < n; ++i) Append(static_cast<char32_t>(characters[i]), begin, end);
   }
 
   void Append(char32_t c, size_t begin, size_t end) {
     if (c == U' ' && folded_.text.ends_with(' ')) {
-      folded_.end_.back() = end;
+      StretchLast(end);
       return;
     }
     if (c < 0x80) {
+      if (end == begin + 1) {
+        BeginCopy(begin);
+      } else {
+        folded_.spans_.push_back({folded_.text.size(), begin, end});
+      }
       folded_.text.push_back(static_cast<char>(c));
-      folded_.begin_.push_back(begin);
-      folded_.end_.push_back(end);
       return;
     }
     std::array<utf8proc_uint8_t, 4> bytes;
     const auto n = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), bytes.data());
+    folded_.spans_.push_back({folded_.text.size(), begin, end});
     folded_.text.append(reinterpret_cast<const char*>(bytes.data()), static_cast<size_t>(n));
-    folded_.begin_.insert(folded_.begin_.end(), static_cast<size_t>(n), begin);
-    folded_.end_.insert(folded_.end_.end(), static_cast<size_t>(n), end);
+  }
+
+  // The next byte of the text is that at `begin`.
+  void BeginCopy(size_t begin) {
+    const size_t at = folded_.text.size();
+    auto& spans = folded_.spans_;
+    const bool copied = !spans.empty() && spans.back().end == 0;
+    if (!copied || spans.back().begin + (at - spans.back().at) != begin) spans.push_back({at, begin, 0});
+  }
+
+  // The last byte of the text is made from all up to `end`.
+  void StretchLast(size_t end) {
+    const size_t last = folded_.text.size() - 1;
+    const size_t begin = FoldedText::OriginIn(folded_.spans_.back(), last).first;
+    if (folded_.spans_.back().at == last) folded_.spans_.pop_back();
+    folded_.spans_.push_back({last, begin, end});
   }
 
   std::string_view original_;
   bool phrase_, html_;
+  const AsciiFates& fates_;
   HtmlTags tags_;
-  std::vector<Unit> units_;
+  std::vector<Unit> group_;
   FoldedText folded_;
 };
+
+const FoldedText::Span* FoldedText::SpanOf(size_t at) const {
+  return &*std::prev(std::ranges::upper_bound(spans_, at, {}, &Span::at));
+}
+
+bool FoldedText::GapBefore(size_t at) const {
+  if (at == 0 || at >= text.size()) return false;
+  const Span* const span = SpanOf(at);
+  return span->at == at && OriginIn(*std::prev(span), at - 1).second < span->begin;
+}
 
 FoldedText FoldText(std::string_view original, Folding folding, bool html) {
   return TextFolder(original, folding, html).Run();

@@ -30,17 +30,28 @@ class FoldedText {
 
   // Bytes [begin, end) of the original that byte `at` of the text was made from. Where several characters became one
   // (a composition), each of its bytes has the range of all of them.
-  std::pair<size_t, size_t> Origin(size_t at) const { return {begin_[at], end_[at]}; }
+  std::pair<size_t, size_t> Origin(size_t at) const { return OriginIn(*SpanOf(at), at); }
   // Of a piece of the text that is not empty: first byte and length.
   std::pair<size_t, size_t> OriginOf(size_t from, size_t to) const {
-    return {begin_[from], end_[to - 1] - begin_[from]};
+    const size_t begin = Origin(from).first;
+    return {begin, Origin(to - 1).second - begin};
   }
   // Something of the original was left out between the characters that end and begin at `at`.
-  bool GapBefore(size_t at) const { return at > 0 && at < text.size() && end_[at - 1] < begin_[at]; }
+  bool GapBefore(size_t at) const;
 
  private:
   friend class TextFolder;
-  std::vector<size_t> begin_, end_;
+  // Bytes of the text from `at` to the next span. Most were copied, byte by byte, and then lie in the original one
+  // after another from `begin` on (end: 0); else each of them was made from all of [begin, end).
+  struct Span {
+    size_t at, begin, end;
+  };
+  const Span* SpanOf(size_t at) const;
+  static std::pair<size_t, size_t> OriginIn(const Span& span, size_t at) {
+    if (span.end > 0) return {span.begin, span.end};
+    return {span.begin + (at - span.at), span.begin + (at - span.at) + 1};
+  }
+  std::vector<Span> spans_;
 };
 
 FoldedText FoldText(std::string_view original, Folding folding, bool html = false);

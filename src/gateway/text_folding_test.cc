@@ -4,6 +4,9 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <utf8proc.h>
@@ -57,6 +60,48 @@ TEST(TextFoldingTest, AsciiIsAsTheTablesHaveIt) {
     const std::string middle = space ? " " : FoldTestPlain(c) ? std::string(1, static_cast<char>(c)) : "";
     EXPECT_EQ(FoldText(text, Folding::kQuote).text, "a" + middle + "b") << static_cast<int>(c);
   }
+}
+
+// The slow way of a text: each character of ASCII as a reference, so that none of them goes the short way. `places`:
+// where each byte of the original stands in it, and its end.
+std::string FoldTestReferences(std::string_view text, std::vector<size_t>& places) {
+  std::string out;
+  for (const char c : text) {
+    places.push_back(out.size());
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte < 0x80 ? "&#" + std::to_string(byte) + ";" : std::string(1, c);
+  }
+  places.push_back(out.size());
+  return out;
+}
+
+// What is read in runs is what is read character by character, origins and gaps too.
+TEST(TextFoldingTest, RunsOfAsciiAreFoldedAsTheirCharactersAre) {
+  std::mt19937 random(5);
+  const std::vector<std::string> pool = {
+      "a", "Z", "e", " ", "  ", "\t", "\n", "\r\n", "0", "9", "*", "_", "`", "~", "\x01", "\x7F", "-", "<", "&", "\"",
+      "fee", "The Fee is 35", "\u0301", "\u0323", "\u0338", "\u00E9", "\u2019", "\u2014", "\u00A0", "\u200B", "\u0435",
+      "\u1100", "\u1161", "\u11A8", "\uFB01", "\uFDFA", "\u00DF", "\u3000", "\xFF", "\xC3", "\U0001D430"};
+  size_t gaps = 0, joined = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    std::string text;
+    for (size_t n = random() % 12; n > 0; --n) text += pool[random() % pool.size()];
+    std::vector<size_t> places;
+    const std::string slow = FoldTestReferences(text, places);
+    for (const Folding folding : {Folding::kQuote, Folding::kPhrase}) {
+      const FoldedText folded = FoldText(text, folding), expected = FoldText(slow, folding, /*html=*/true);
+      ASSERT_EQ(folded.text, expected.text) << text;
+      for (size_t at = 0; at < folded.text.size(); ++at) {
+        const auto [begin, end] = folded.Origin(at);
+        ASSERT_EQ(std::pair(places[begin], places[end]), expected.Origin(at)) << text << " at " << at;
+        ASSERT_EQ(folded.GapBefore(at), expected.GapBefore(at)) << text << " at " << at;
+        gaps += folded.GapBefore(at) ? 1 : 0;
+        joined += end > begin + 4 ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(gaps, 1'000u);
+  EXPECT_GT(joined, 1'000u);
 }
 
 TEST(TextFoldingTest, QuoteFoldingIsNfkcForEveryCharacterBetweenLetters) {

@@ -78,9 +78,9 @@ const DatePatterns& Dates() {
 class NumberFinder {
  public:
   NumberFinder(std::string_view text, bool html)
-      : folded_(FoldText(text, Folding::kPhrase, html)), text_(folded_.text), original_(text),
-        has_owed_words_(HasOwedWords(text_)) {
+      : folded_(FoldText(text, Folding::kPhrase, html)), text_(folded_.text), original_(text) {
     // A line's end parts numbers where a space may group the digits of one.
+    if (text.find('\n') == std::string_view::npos && text.find('\r') == std::string_view::npos) return;
     for (size_t i = 0; i < text_.size(); ++i) {
       if (text_[i] != ' ') continue;
       const auto [begin, end] = folded_.Origin(i);
@@ -168,6 +168,22 @@ class NumberFinder {
     return RE2::Consume(&rest, unit);
   }
 
+  // What all the patterns of dates and times ask of the first characters.
+  bool MayBeginDate(size_t at) const {
+    if (!NumIsDigit(text_[at])) return BeginsMonth(at);
+    size_t end = DigitsEnd(at);
+    const size_t n = end - at;
+    const char next = end < text_.size() ? text_[end] : '\0';
+    if (next == '-' || next == '.' || next == '/') return n == 4 || n <= 2;
+    if (n > 2 || next == '\0') return false;
+    if (next == ':') return true;
+    if (NumIsLetter(next)) end += 2;                             // 2nd
+    if (Rest(std::min(end, text_.size())).substr(0, 3).ends_with("of")) end += 3;
+    return BeginsMonth(end + 1);
+  }
+
+  bool BeginsMonth(size_t at) const { return at < text_.size() && MonthOf(Rest(at)) <= 12; }
+
   size_t TakeDate(size_t at) {
     const DatePatterns& dates = Dates();
     const re2::StringPiece whole(text_.data() + at, text_.size() - at);
@@ -185,6 +201,7 @@ class NumberFinder {
       return day ? std::vector<std::string>{*day} : std::vector<std::string>{};
     };
     re2::StringPiece rest = whole;
+    if (!MayBeginDate(at)) return 0;
     if (NumIsDigit(text_[at])) {
       if (RE2::Consume(&rest, dates.iso, &a, &b, &c)) {
         if (const size_t end = finish(rest, one(IsoDay(a, b, c)))) return end;
@@ -364,7 +381,8 @@ class NumberFinder {
       }
     }
     at = TakeSign(number, at, mention);
-    mention.owed = has_owed_words_ && SaysOwed(text_, at, end);
+    if (!has_owed_words_) has_owed_words_ = HasOwedWords(folded_.text);
+    mention.owed = *has_owed_words_ && SaysOwed(text_, at, end);
     Report(std::move(mention), at, end);
     return end;
   }
@@ -423,7 +441,7 @@ class NumberFinder {
   FoldedText folded_;
   std::string text_;
   std::string_view original_;
-  bool has_owed_words_;
+  std::optional<bool> has_owed_words_;  // of the whole text; asked for by its first number
   std::vector<NumberMention> found_;
   int list_label_ = 0;
   size_t after_date_ = std::string::npos;

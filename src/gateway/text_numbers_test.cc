@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <boost/json/parse.hpp>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,6 +59,42 @@ TEST(TextNumbersTest, DatesBecomeIso) {
   EXPECT_THAT(NumbersIn("2026-11-30T10:05:00Z"), ElementsAre("date 2026-11-30", "time 10:05"));
   EXPECT_THAT(NumbersIn("3:30 p.m. 12:00 am 15:30"), ElementsAre("time 15:30", "time 00:00", "time 15:30"));
   EXPECT_THAT(NumbersIn("2026-02-30"), ::testing::Not(ElementsAre(::testing::StartsWith("date"))));
+}
+
+// Every form, name and day: what is not asked of the patterns is no date.
+TEST(TextNumbersTest, EveryFormOfADateIsRead) {
+  const std::vector<std::string> names = {"January", "February", "March", "April", "May", "June", "July", "August",
+                                          "September", "October", "November", "December"};
+  const auto expect = [](const std::string& text, const std::string& day) {
+    EXPECT_THAT(NumbersIn("x " + text + ", y"), ElementsAre("date " + day)) << text;
+  };
+  for (size_t month = 1; month <= 12; ++month) {
+    const std::string& name = names[month - 1];
+    for (const int day : {1, 2, 3, 9, 12, 28}) {
+      const std::string iso = fmt::format("2026-{:02}-{:02}", month, day);
+      const std::string suffix = day == 1 ? "st" : day == 2 ? "nd" : day == 3 ? "rd" : "th";
+      for (const std::string& spelled : {name, name.substr(0, 3), name.substr(0, 3) + "."}) {
+        for (const char* between : {" ", "-", "\n"}) expect(fmt::format("{}{}{} 2026", day, between, spelled), iso);
+        for (const char* between : {" ", " of ", "\tof\n"}) {
+          expect(fmt::format("{}{}{}{}, 2026", day, suffix, between, spelled), iso);
+          expect(fmt::format("{}{}{} 2026", day, between, spelled), iso);
+        }
+        expect(fmt::format("{} {}, 2026", spelled, day), iso);
+        expect(fmt::format("{} {}{} 2026", spelled, day, suffix), iso);
+        expect(fmt::format("{} {}", spelled, day), iso.substr(4).insert(0, "-"));
+        expect(fmt::format("{} {}{}", day, "of ", spelled), iso.substr(4).insert(0, "-"));
+      }
+      for (const char* part : {"-", "/", "."}) {
+        expect(fmt::format("2026{0}{1:02}{0}{2:02}", part, month, day), iso);
+        expect(fmt::format("2026{0}{1}{0}{2}", part, month, day), iso);
+        if (day > 12) expect(fmt::format("{1}{0}{2}{0}2026", part, day, month), iso);
+      }
+    }
+    expect(fmt::format("{}, 2026", name), fmt::format("2026-{:02}", month));
+  }
+  for (int hour = 0; hour < 24; ++hour) {
+    EXPECT_THAT(NumbersIn(fmt::format("at {}:05", hour)), ElementsAre(fmt::format("time {:02}:05", hour)));
+  }
 }
 
 TEST(TextNumbersTest, WordsCountAndOrdinalsAndLabelsDoNot) {

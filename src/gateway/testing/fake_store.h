@@ -25,6 +25,11 @@ class FakeStore final : public DocumentStore {
     if (before_) before_();
     return passages_;
   }
+  Result<Retrieved> Retrieve(ReadRights rights, std::string_view query, std::span<const float> vector,
+                             int top_k, SearchLimit) override {
+    SURETY_ASSIGN_OR_RETURN(auto passages, Search(std::move(rights), query, vector, top_k));
+    return Retrieved{.passages = std::move(passages), .snapshot = Snapshot(), .boundary = std::nullopt};
+  }
   std::string Snapshot() override { return "one"; }
   std::optional<int64_t> NextBoundary(int64_t) override { return std::nullopt; }
 
