@@ -245,12 +245,20 @@ class SuretyTest(Governed):
         connection.close()
         self.eventually(lambda: running() == 0, "it has ended there")
         self.assertEqual(server.stop(), 0)
-        self.edit(lambda text: text.replace("deadline: 30s", "deadline: 1s"))  # no machine makes 1,500 tokens in it
+        self.edit(lambda text: text.replace("deadline: 30s", "deadline: 4s"))
         server = self.gateway()
+        answers = []
+        asking = threading.Thread(target=lambda: answers.append(
+            self.ask(server, QUESTIONS[2], ignore_eos=True, max_tokens=1500)))
         started = time.monotonic()
-        status, answer, headers = self.ask(server, QUESTIONS[2], ignore_eos=True, max_tokens=1500)
+        asking.start()
+        self.eventually(lambda: running() == 1, "it runs there")
+        far.process.send_signal(signal.SIGSTOP)  # a fast machine would be done in time
+        asking.join()
         self.assertLess(time.monotonic() - started, 15)
+        status, answer, headers = answers[0]
         self.assertEqual((status, headers["x-surety-route"]), (409, "otherwise"), answer)
+        far.process.send_signal(signal.SIGCONT)
         self.eventually(lambda: running() == 0, "it has ended there")
         self.assertIn("timeout", json.dumps(self.rows()[-1]["attempts"]).lower())
 
