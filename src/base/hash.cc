@@ -34,12 +34,22 @@ Sha256Digest Sha256::Finish() {
   return digest;
 }
 
+thread_local bool context_gone = false;
+
 // With a context that is kept: making one takes longer than hashing a short text. Finishing wipes what was hashed.
 Sha256Digest Sha256Of(std::span<const std::byte> bytes) {
   struct Kept {
     EVP_MD_CTX* context = EVP_MD_CTX_new();
-    ~Kept() { EVP_MD_CTX_free(context); }
+    ~Kept() {
+      context_gone = true;
+      EVP_MD_CTX_free(context);
+    }
   };
+  if (context_gone) {   // in a thread's end
+    Sha256 hasher;
+    hasher.Update(bytes);
+    return hasher.Finish();
+  }
   thread_local Kept kept;
   Sha256Digest digest;
   unsigned int size_bytes = 0;

@@ -22,11 +22,16 @@ uint64_t ProcessGeneration() {
   return watched ? ForksOfThisProcess().load(std::memory_order_relaxed) + 1 : 0;
 }
 
+thread_local bool store_gone = false;   // outlives the store: what runs later in a thread's end draws for itself
+
 struct RandomStore {
   std::array<uint8_t, 512> bytes;
   size_t n_left = 0;          // at the front
   uint64_t generation = 0;
-  ~RandomStore() { OPENSSL_cleanse(bytes.data(), bytes.size()); }
+  ~RandomStore() {
+    store_gone = true;
+    OPENSSL_cleanse(bytes.data(), bytes.size());
+  }
 };
 
 bool DrawRandom(std::span<uint8_t> out) { return RAND_bytes(out.data(), static_cast<int>(out.size())) == 1; }
@@ -34,6 +39,7 @@ bool DrawRandom(std::span<uint8_t> out) { return RAND_bytes(out.data(), static_c
 }  // namespace
 
 bool SecureRandom(std::span<uint8_t> out) {
+  if (store_gone) return DrawRandom(out);
   thread_local RandomStore store;
   const uint64_t generation = ProcessGeneration();
   if (generation == 0 || out.size() > store.bytes.size() / 4) return DrawRandom(out);

@@ -25,21 +25,17 @@ WorkerPool::~WorkerPool() {
 }
 
 bool WorkerPool::Post(Task task) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopping_ || queue_.size() >= max_queued_) return false;
-    queue_.push_back(std::move(task));
-  }
-  changed_.notify_one();
+  const std::lock_guard lock(mutex_);
+  if (stopping_ || queue_.size() >= max_queued_) return false;
+  queue_.push_back(std::move(task));
+  changed_.notify_one();   // with the mutex: the task may let the pool end
   return true;
 }
 
 bool WorkerPool::PostNext(Task task) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopping_) return false;
-    next_.push_back(std::move(task));
-  }
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return false;
+  next_.push_back(std::move(task));
   changed_.notify_one();
   return true;
 }
@@ -62,7 +58,8 @@ void WorkerPool::Work() {
     lock.unlock();
     while (task) {
       task();
-      task = std::exchange(continuation, nullptr);  // what it owned ends outside the lock
+      task = nullptr;   // what it owned ends outside the lock, and may go on too
+      task = std::exchange(continuation, nullptr);
     }
     lock.lock();
   }

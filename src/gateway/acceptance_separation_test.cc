@@ -275,8 +275,42 @@ TEST_F(AcceptanceSarTest, ItsTicketsAreForItsClassAndNobodyApprovesHisOwn) {
   EXPECT_EQ(bank_.State(decision, Investigator()).at("answer"), "Olga's words.");
 }
 
-// Acceptance test 9, the part that needs no table of reasons: forbidden phrases in whatever writing, and a template of
-// which a prohibited basis in the question moves no byte.
+// Acceptance test 9: the reasons of an adverse action are those of the decision service, no more and no less; forbidden
+// phrases in whatever writing; and a template of which a prohibited basis in the question moves no byte.
+TEST_F(AcceptanceSeparationTest, ReasonsLeaveAsTheDecisionServiceGaveThem) {
+  bank_.Write("reasons.json", R"({"name": "reasons", "version": "1", "source": "the test", "checked_on": "2026-11-30",
+    "pattern": "A[0-9]", "effective_from": "2025-01-01", "codes": [
+    {"code": "A1", "titles": ["Income insufficient for amount of credit requested"]},
+    {"code": "A2", "titles": ["Length of employment"]},
+    {"code": "A3", "titles": ["Value or type of collateral not sufficient"]}]})");
+  const std::string verifier =
+      "verifiers:\n  reasons: {kind: table, table: reasons.json, complete: true, fail: block, deadline: 20s}\n";
+  const std::string passages =
+      "    retrieve: handbook\n    verify: [promises]\n"
+      "    cache: {mode: exact_then_semantic, intents: [fee], ttl: 100d, subject_bound: false}\n";
+  Open(Edited(BankPolicyText("[/bin/true]"),
+              {{"verifiers:\n", verifier},
+               {R"('{"open": true}')", R"('{"decision": "declined", "reasons": ["A1", "A2"]}')"},
+               {"    tools: [account, refund]\n    verify: [promises]\n",
+                "    tools: [account, refund]\n    verify: [promises, reasons]\n"},
+               {passages, "    tools: [account]\n    verify: [promises, reasons]\n"}}));
+  const std::string both = "Declined: income insufficient for amount of credit requested; length of employment.";
+  for (const auto& [text, leaves] : std::vector<std::pair<std::string, bool>>{
+           {both, true},
+           {"Declined (A2, A1).", true},
+           {"Declined: length of employment.", false},
+           {both + " Also value or type of collateral not sufficient.", false},
+           {"Declined: A1, A2 and A3.", false},
+           {"Declined.", false}}) {
+    bank_.script = [&text](const api::GenerationRequest&) { return ScriptedAnswer{.pieces = {text}}; };
+    api::Caller applicant = AcceptanceBank::Anna();
+    applicant.metadata["customer"] = "c1";
+    const Reply reply = bank_.Ask("What is the fee?", applicant);
+    EXPECT_EQ(reply.text, leaves ? text : "") << text;
+    EXPECT_EQ(reply.last.finish, leaves ? api::FinishReason::kStop : api::FinishReason::kFiltered) << text;
+  }
+}
+
 TEST_F(AcceptanceSeparationTest, ForbiddenPhrasesAreHeldInWhateverWriting) {
   Open(Edited(BankPolicyText(), {{"phrases: [we guarantee]", "phrases: [\"did not meet our internal standards\", "
                                                              "\"failed to achieve a qualifying score\"]"}}));

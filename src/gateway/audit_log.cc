@@ -21,6 +21,8 @@ constexpr size_t kAuditWaitingBytes = size_t{256} << 20;  // of all rows that wa
 
 }  // namespace
 
+thread_local bool FileAuditLog::in_call_ = false;
+
 Status FileAuditLog::Problem(std::string_view what, int error) const {
   return IoError(fmt::format("audit log '{}': cannot {}: {}", options_.path, what, std::strerror(error)));
 }
@@ -60,19 +62,18 @@ Result<bool> FileAuditLog::Enqueue(WaitingRow& row) {
 
 // On the thread of the row's caller, which saves two hand-overs between threads: what is in the queue now. What came
 // meanwhile is the writer's, so that nobody writes for others without end.
-void FileAuditLog::Lead() {
+void FileAuditLog::Lead(bool calls) {
   WriteBatch();
   std::unique_lock lock(mutex_);
   writing_ = passed_on_ = !queue_.empty();
   if (passed_on_ || stopping_) work_.notify_one();
-  if (!settled_.empty() && !calling_) CallSettled(lock);
+  if (settled_.empty() || calling_) return;
+  calls ? CallSettled(lock) : settled_ready_.notify_one();
 }
 
 void FileAuditLog::PassOn() {
-  {
-    const std::lock_guard lock(mutex_);
-    passed_on_ = true;
-  }
+  const std::lock_guard lock(mutex_);
+  passed_on_ = true;
   work_.notify_one();
 }
 
@@ -271,10 +272,12 @@ void FileAuditLog::CallSettled(std::unique_lock<std::mutex>& lock) {
   settled.swap(settled_);
   calling_ = true;
   lock.unlock();
+  in_call_ = true;
   for (auto& [done, result] : settled) {
     if (done) done(std::move(result));
   }
   settled.clear();
+  in_call_ = false;
   lock.lock();
   calling_ = false;
   if (settled_all_ || !settled_.empty()) settled_ready_.notify_one();

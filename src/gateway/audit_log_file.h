@@ -92,7 +92,7 @@ class FileAuditLog final : public AuditLog {
     row.waiter = std::make_shared<AuditWaiter>();
     const auto waiter = row.waiter;
     SURETY_ASSIGN_OR_RETURN(const bool leads, Enqueue(row));
-    if (leads) Lead();
+    if (leads) Lead(/*calls=*/false);   // its caller may be in the middle of something
     std::unique_lock lock(waiter->mutex);
     waiter->ready.wait(lock, [&] { return waiter->result.has_value(); });
     return *std::move(waiter->result);
@@ -136,7 +136,8 @@ class FileAuditLog final : public AuditLog {
     if (row) {
       row->done = done;
       const Result<bool> leads = Enqueue(*row);
-      if (leads && *leads) here ? Lead() : PassOn();
+      // Within a call that would hold up those that follow.
+      if (leads && *leads) here && !in_call_ ? Lead(/*calls=*/true) : PassOn();
       if (leads) return;
       status = leads.error();
     }
@@ -154,7 +155,7 @@ class FileAuditLog final : public AuditLog {
   static Result<WaitingRow> MakeRow(std::string_view kind, boost::json::object body);
   static Result<WaitingRow> MakeTextRow(std::string_view kind, Result<std::string> text);
   Result<bool> Enqueue(WaitingRow& row);   // true: nobody writes, and the caller must Lead or PassOn
-  void Lead();
+  void Lead(bool calls);
   void PassOn();
   void Write();
   void WriteBatch();
@@ -202,6 +203,7 @@ class FileAuditLog final : public AuditLog {
   size_t waiting_bytes_ = 0;
   bool writing_ = false;             // a thread writes: whatever is in the queue has one
   bool passed_on_ = false;           // that is the writer's thread from now on
+  static thread_local bool in_call_; // this thread calls what has settled
   bool calling_ = false;             // a thread calls what has settled: one at a time, in the order of the rows
   bool stopping_ = false, settled_all_ = false;
   Status failure_;

@@ -1,6 +1,9 @@
 #include "gateway/code_table.h"
 
+#include <array>
 #include <filesystem>
+#include <fstream>
+#include <limits>
 #include <set>
 #include <string>
 
@@ -203,6 +206,68 @@ TEST_F(TableVerifierTest, UnconfirmedCodesAreForAPerson) {
       EXPECT_EQ(Fault("It came back.").ends_with("a person decides"), row.unconfirmed) << code;
     }
   }
+}
+
+constexpr std::string_view kReasonsTable = R"({"name": "reasons", "version": "1", "source": "the test",
+  "checked_on": "2026-11-30", "pattern": "A[0-9]", "effective_from": "2026-01-01", "codes": [
+  {"code": "A1", "titles": ["Income insufficient", "income insufficient for amount of credit requested"]},
+  {"code": "A2", "titles": ["Length of employment"]},
+  {"code": "A3", "titles": ["Delinquent past or present credit obligations"]},
+  {"code": "A4", "titles": ["Credit obligations"], "effective_to": "2026-06-01"},
+  {"code": "A4", "titles": ["Excessive obligations in relation to income"], "effective_from": "2026-06-01"}]})";
+
+// Adverse action: of every set of reasons that the decision service gave, the one text that names it passes. The truth
+// is the enumeration: sets are equal or not.
+TEST(CompleteTableTest, OnlyTheReasonsThatWereGivenPassAndAllOfThem) {
+  const std::string folder = ::testing::TempDir() + "surety-complete-table";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/reasons.json") << kReasonsTable;
+  VerifierSpec spec;
+  spec.name = "reasons";
+  spec.kind = VerifierSpec::Kind::kTable;
+  spec.table = "reasons.json";
+  spec.complete = true;
+  const auto verifier = MakeVerifier(spec, folder, Clock::Real());
+  ASSERT_TRUE(verifier.has_value()) << verifier.error().ToString();
+  const std::array<std::array<const char*, 3>, 4> wordings{{
+      {"income insufficient", "Income  insufficient for amount of credit requested", "A1"},
+      {"Length of employment", "LENGTH OF\nEMPLOYMENT", "Reason A2"},
+      {"delinquent past or present credit obligations", "Delinquent past or present credit obligations (A3)", "A3"},
+      {"Excessive obligations in relation to income", "excessive\u00A0obligations in relation to income", "A4"}}};
+  const auto outcome = [&](unsigned given, const std::string& text) {
+    Evidence evidence;
+    evidence.as_of_ns = TableDay("2026-11-30");
+    boost::json::array codes;
+    for (size_t i = 0; i < wordings.size(); ++i) {
+      if ((given >> i & 1) != 0) codes.emplace_back(fmt::format("A{}", i + 1));
+    }
+    ToolResult result;
+    result.tool = "decision";
+    result.value = boost::json::object{{"reasons", std::move(codes)}};
+    evidence.tools.push_back(std::move(result));
+    AnswerText answer;
+    answer.text = text;
+    return (*verifier)->Check(answer, evidence, std::numeric_limits<int64_t>::max());
+  };
+  for (unsigned given = 0; given < 16; ++given) {
+    for (unsigned said = 0; said < 16; ++said) {
+      for (size_t way = 0; way < 3; ++way) {
+        std::string text = "We cannot approve your application. Principal reasons:";
+        for (size_t i = 0; i < wordings.size(); ++i) {
+          if ((said >> i & 1) != 0) text += std::string(" ") + wordings[i][way] + ";";
+        }
+        const Verdict verdict = outcome(given, text);
+        EXPECT_EQ(verdict.outcome == Verdict::Outcome::kPass, given == said && given != 0)
+            << given << " given: " << text << "\n" << verdict.reason;
+      }
+    }
+  }
+  // A wording of another time, and a word that merely begins like one.
+  EXPECT_EQ(outcome(8, "Reason: credit obligations.").outcome, Verdict::Outcome::kFail);
+  EXPECT_EQ(outcome(2, "Reason: length of employments.").outcome, Verdict::Outcome::kFail);
+  EXPECT_EQ(outcome(1, "Reason: <b>income</b> insufficient.").outcome, Verdict::Outcome::kPass);
+  EXPECT_EQ(outcome(1, "Reason: income insufficient, &#108;ength of employment.").outcome, Verdict::Outcome::kFail);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(TableVerifierTest, TheVersionNamesTheTable) {

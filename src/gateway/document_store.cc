@@ -28,23 +28,26 @@ constexpr int kOpenAttempts = 20;
 constexpr int kStepsBetweenLooks = 500;    // of SQLite's machine: some microseconds
 constexpr int kScrubBusyMs = 1000;
 
-// While it is there, statements of the connection end once the deadline has passed.
+// While it is there, statements of the connection end once the deadline has passed, and wait for locks no longer.
 class SearchDeadline {
  public:
   SearchDeadline(sqlite3* db, const Clock& clock, int64_t deadline_ns)
       : db_(db), clock_(clock), deadline_ns_(deadline_ns) {
+    const int64_t left_ms = (deadline_ns - clock.NowNanos()) / 1'000'000;
+    sqlite3_busy_timeout(db_, static_cast<int>(std::clamp<int64_t>(left_ms, 0, kDocumentDbBusyMs)));
     sqlite3_progress_handler(db_, kStepsBetweenLooks, [](void* self) -> int {
       return static_cast<SearchDeadline*>(self)->Look() ? 1 : 0;
     }, this);
   }
-  ~SearchDeadline() { sqlite3_progress_handler(db_, 0, nullptr, nullptr); }
+  ~SearchDeadline() {
+    sqlite3_progress_handler(db_, 0, nullptr, nullptr);
+    sqlite3_busy_timeout(db_, kDocumentDbBusyMs);
+  }
   SearchDeadline(const SearchDeadline&) = delete;
   SearchDeadline& operator=(const SearchDeadline&) = delete;
-  bool passed() const { return passed_; }
-
- private:
   bool Look() { return passed_ = passed_ || clock_.NowNanos() >= deadline_ns_; }
 
+ private:
   sqlite3* db_;
   const Clock& clock_;
   const int64_t deadline_ns_;
@@ -84,14 +87,17 @@ class SqliteDocumentIndex final : public DocumentIndex {
       std::optional<SearchDeadline> deadline;
       if (limit.clock != nullptr) deadline.emplace(db.handle(), *limit.clock, limit.deadline_ns);
       auto found = SearchDocuments(db, memo, rights, {.text = query, .vector = vector, .top_k = top_k});
-      if (!found && deadline && deadline->passed()) {
+      if (!found && deadline && deadline->Look()) {
         return Error(Status(StatusCode::kDeadlineExceeded,
                             fmt::format("document index '{}': the search was not done in time", path_)));
       }
       return found;
     });
   }
-  bool keeps_deadlines() const override { return true; }
+  bool keeps_deadlines() const override {   // but for opening the file
+    const std::lock_guard lock(readers_mutex_);
+    return !readers_.empty();
+  }
   std::string Snapshot() override;
   std::optional<int64_t> NextBoundary(int64_t t_ns) override;
   Result<DocumentIndexSummary> Summary() override;
@@ -184,7 +190,7 @@ class SqliteDocumentIndex final : public DocumentIndex {
   // The writer goes last: the last connection to close folds the log into the file, if it may write.
   std::mutex write_mutex_;
   std::unique_ptr<DocumentDb> writer_;
-  std::mutex readers_mutex_;
+  mutable std::mutex readers_mutex_;
   std::vector<Reader> readers_;
   uint64_t changes_ = 0;   // of the index, as far as this process knows
 };

@@ -81,7 +81,7 @@ class DocumentStore {
   // that by itself, a search by text may be made on a thread that must not be held up.
   virtual Result<Retrieved> Retrieve(ReadRights rights, std::string_view query, std::span<const float> vector,
                                      int top_k, SearchLimit limit = {}) = 0;
-  virtual bool keeps_deadlines() const { return false; }
+  virtual bool keeps_deadlines() const { return false; }   // now
   // Changes with every change of the store: for cache keys. A digest of the content, so equal states have equal ones,
   // also after a restart or a restored backup. If it can not be read: a text that never comes again.
   virtual std::string Snapshot() = 0;

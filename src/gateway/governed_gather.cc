@@ -44,9 +44,13 @@ struct GovernedTask::Search {
 
 // A search of texts alone takes less than handing it over, and ends at its deadline by itself. Should the disk hang, no
 // more workers hang with it than may search at once.
-bool GovernedTask::SearchesHere(const RetrieverSpec& spec) const {
-  return spec.by == RetrieverSpec::By::kText && setup_.runtime->stores.at(spec.name)->keeps_deadlines() &&
-         services_.searches_here->load() < services_.max_searches_here;
+bool GovernedTask::SearchHere(const RetrieverSpec& spec, FunctionRef<void()> run) const {
+  if (spec.by != RetrieverSpec::By::kText || !setup_.runtime->stores.at(spec.name)->keeps_deadlines()) return false;
+  std::atomic<int>& n = *services_.searches_here;
+  const bool may = n.fetch_add(1) < services_.max_searches_here;
+  if (may) run();
+  --n;
+  return may;
 }
 
 // All that decides the answer besides the circumstances and the question.
@@ -157,12 +161,7 @@ Result<std::shared_ptr<GovernedTask::Search>> GovernedTask::StartSearch(const Ro
     search->result.set_value(RunSearch(*runtime, spec, rights, question, vector,
                                        SearchLimit{clock, search->deadline_ns}));
   };
-  if (alone && SearchesHere(spec)) {
-    ++*services_.searches_here;
-    run();
-    --*services_.searches_here;
-    return search;
-  }
+  if (alone && SearchHere(spec, run)) return search;
   if (!services_.post_search(std::move(run))) return Error(ResourceExhaustedError("too many searches wait"));
   return search;
 }

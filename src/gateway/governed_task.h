@@ -127,7 +127,7 @@ class GovernedTask : public std::enable_shared_from_this<GovernedTask> {
   bool Gather(const RouteSpec& route);    // false: it has ended, or gone on elsewhere
   std::optional<CacheHit> FindCached(const RouteSpec& route, bool& exact);
   struct Search;                          // one that runs on the search pool
-  bool SearchesHere(const RetrieverSpec& spec) const;
+  bool SearchHere(const RetrieverSpec& spec, FunctionRef<void()> run) const;   // false: not run
   Result<std::shared_ptr<Search>> StartSearch(const RouteSpec& route, bool alone);  // alone: nothing runs beside it
   Status FinishSearch(const RouteSpec& route, Search& search);
   ToolArguments Arguments() const;

@@ -222,12 +222,23 @@ class SchemaCompiler {
   std::vector<std::string> pending_;
 };
 
+// Branches that refer back take time exponential in the depth of a value: about a second at most.
+constexpr int64_t kMostSchemaSteps = 1'000'000;
+
 // One value against the schema. Each function returns what is wrong, empty: nothing.
 class SchemaRun {
  public:
   explicit SchemaRun(const JsonSchema& schema) : schema_(schema) {}
 
+  // Whatever it makes of it, where that was too much: "not" of what was given up is no fit.
+  std::string Run(const JsonValue& value) const {
+    std::string wrong = Check(value, schema_.schema_, "");
+    if (n_steps_ <= kMostSchemaSteps) return wrong;
+    return "the value: too many ways in which it might fit; the schema refers to itself from several branches";
+  }
+
   std::string Check(const JsonValue& value, const JsonValue& schema, const std::string& at) const {
+    if (++n_steps_ > kMostSchemaSteps) return Place(at) + ": given up";
     if (schema.is_bool()) return schema.get_bool() ? "" : at + ": nothing is allowed here";
     for (const auto& member : schema.get_object()) {
       const std::string_view key = member.key();
@@ -368,6 +379,7 @@ class SchemaRun {
     return "";
   }
 
+  mutable int64_t n_steps_ = 0;
   const JsonSchema& schema_;
 };
 
@@ -393,6 +405,6 @@ Result<std::unique_ptr<JsonSchema>> JsonSchema::Make(JsonValue schema) {
   return made;
 }
 
-std::string JsonSchema::Violation(const JsonValue& value) const { return SchemaRun(*this).Check(value, schema_, ""); }
+std::string JsonSchema::Violation(const JsonValue& value) const { return SchemaRun(*this).Run(value); }
 
 }  // namespace surety::gateway

@@ -29,7 +29,8 @@ class JsonSchema {
   static Result<std::unique_ptr<JsonSchema>> Make(boost::json::value schema);
   ~JsonSchema();
 
-  // Empty if the value fits; else where (JSON pointer into the value) and what is wrong.
+  // Empty if the value fits; else where (JSON pointer into the value) and what is wrong. A value that would take more
+  // than a million steps does not fit.
   std::string Violation(const boost::json::value& value) const;
 
  private:

@@ -104,5 +104,31 @@ TEST(StrictJsonTest, OneMeaningOrNone) {
   EXPECT_TRUE(ParseStrictJson(R"([{"a":1},{"a":2}])").has_value());
 }
 
+// A schema of expressions, whose branches each refer back: unbounded, 24 levels take eleven seconds.
+TEST(JsonSchemaTest, ASchemaThatRefersToItselfEndsOnWhateverItIsGiven) {
+  const char* text = R"({"anyOf": [{"type": "string"},
+    {"type": "object", "properties": {"arg": {"$ref": "#"}, "op": {"const": "not"}}},
+    {"type": "object", "properties": {"arg": {"$ref": "#"}, "op": {"const": "neg"}}}]})";
+  const auto nested = [](int depth, const std::string& leaf) {
+    std::string value = leaf;
+    for (int i = 0; i < depth; ++i) value = R"({"arg": )" + value + R"(, "op": "neg"})";
+    return boost::json::parse(value);
+  };
+  for (const bool negated : {false, true}) {
+    boost::json::value schema = boost::json::parse(text);
+    if (negated) {
+      schema.as_object()["$defs"] = boost::json::object{};
+      schema = boost::json::object{{"$defs", {{"e", boost::json::parse(text)}}}, {"not", {{"$ref", "#/$defs/e"}}}};
+      boost::json::array& branches = schema.at("$defs").at("e").at("anyOf").as_array();
+      for (size_t i = 1; i < 3; ++i) branches[i].at("properties").at("arg").as_object()["$ref"] = "#/$defs/e";
+    }
+    const auto made = JsonSchema::Make(schema);
+    ASSERT_TRUE(made.has_value()) << made.error().ToString();
+    EXPECT_EQ((*made)->Violation(nested(6, R"("x")")).empty(), !negated);   // the controls
+    EXPECT_EQ((*made)->Violation(nested(6, "1")).empty(), negated);
+    EXPECT_FALSE((*made)->Violation(nested(30, "1")).empty());   // given up, and so no fit in either sense
+  }
+}
+
 }  // namespace
 }  // namespace surety::gateway

@@ -174,6 +174,7 @@ struct VerifierSpec {
   std::vector<std::string> phrases;  // kPhrases: forbidden texts, compared as text_folding.h says
   std::vector<std::string> patterns; // kPhrases: RE2, over the folded text
   std::string table;                 // kTable: a file of codes with effective dates (code_table.h)
+  bool complete = false;             // kTable: the text names what tools gave, all of it and nothing else
   std::vector<std::string> kinds;    // kPii: card, ssn, iban, email, phone, ...; empty: all
   boost::json::value schema;         // kSchema
   std::string url;                   // kHttp

@@ -82,7 +82,7 @@ KeyRule VerifierRule(VerifierSpec::Kind kind) {
     case VerifierSpec::Kind::kPhrases: return {"kind: phrases", {}, {"phrases", "patterns"}};
     case VerifierSpec::Kind::kPii: return {"kind: pii", {}, {"kinds"}};
     case VerifierSpec::Kind::kSchema: return {"kind: schema", {"schema"}, {}};
-    case VerifierSpec::Kind::kTable: return {"kind: table", {"table"}, {}};
+    case VerifierSpec::Kind::kTable: return {"kind: table", {"table"}, {"complete"}};
     case VerifierSpec::Kind::kHttp: return WithAccess({"kind: http", {"url"}, {}});
   }
   return {};
@@ -290,6 +290,8 @@ Shape<Named<VerifierSpec>> VerifiersShape() {
           .Add("phrases", &VerifierSpec::phrases, PhrasesShape(), "forbidden texts: a list, or the name of a file")
           .Add("patterns", &VerifierSpec::patterns, ListShape(PatternShape(), 1000, 1), "forbidden, RE2")
           .Add("table", &VerifierSpec::table, FileNameShape(kMaxTableBytes), "a file of codes with effective dates")
+          .Add("complete", &VerifierSpec::complete, BoolShape(),
+               "the text names the codes that tools gave, all of them and no other (default: false)")
           .Add("kinds", &VerifierSpec::kinds, ListShape(PersonalKindShape(), kPersonalKindCount, 1, true),
                "of personal data (default: all)")
           .Add("schema", &VerifierSpec::schema, SchemaShape(), "a JSON schema, or the name of its file")

@@ -116,6 +116,7 @@ object VerifierJson(const VerifierSpec& verifier) {
           {"phrases", Texts(verifier.phrases)},
           {"patterns", Texts(verifier.patterns)},
           {"table", verifier.table},
+          {"complete", verifier.complete},
           {"kinds", Texts(verifier.kinds)},
           {"schema", verifier.schema},
           {"url", verifier.url},

@@ -19,9 +19,9 @@ struct VerifierSetOptions {
   int threads = 4;
   int service_threads = 32;    // started if there is a verifier of kHttp
   size_t max_waiting = 4096;   // checks; one that finds no room is kError at once
-  // Answers of fewer bytes are checked on the thread of the one who asks, but for kHttp: handing four checks
-  // of some microseconds each to others costs more than they do. Right for verifiers that take no longer than texts are
-  // long: one that is late there is kError as well, but its caller has waited for it.
+  // Where answer and passages have fewer bytes, kinds that take no longer than texts are long run on the thread of the
+  // one who asks: handing four checks of some microseconds each to others costs more than they do. One that is late
+  // there is kError as well, but its caller has waited for it.
   size_t here_bytes = 0;
 };
 

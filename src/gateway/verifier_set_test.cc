@@ -228,16 +228,21 @@ TEST(VerifierSetTest, ShortAnswersAreCheckedHere) {
   };
   VerifierSpec service = SetSpec("service");
   service.kind = VerifierSpec::Kind::kHttp;
+  VerifierSpec schema = SetSpec("schema");
+  schema.kind = VerifierSpec::Kind::kSchema;
   const auto set = SetOf(options, Scripted(SetSpec("quick"), note("quick")), Scripted(service, note("service")),
+                         Scripted(schema, note("schema")),
                          Scripted(SetSpec("slow", 20 * kMillisecond), [](const auto&, const auto&) {
                            std::this_thread::sleep_for(std::chrono::milliseconds(40));
                            return Says(Outcome::kPass);
                          }));
+  // Services and schemas never.
   const auto judge = [&](std::vector<std::string> names, size_t bytes) {
     return set->JudgeUntil(names, std::make_shared<AnswerText>(AnswerText{std::string(bytes, 'x'), {}, {}}),
                            std::make_shared<Evidence>(), false, std::numeric_limits<int64_t>::max());
   };
-  EXPECT_EQ(judge({"quick", "service"}, 99).action, Action::kRelease);
+  EXPECT_EQ(judge({"quick", "service", "schema"}, 99).action, Action::kRelease);
+  EXPECT_NE(ran["schema"], std::this_thread::get_id());
   EXPECT_EQ(ran["quick"], std::this_thread::get_id());
   EXPECT_NE(ran["service"], std::this_thread::get_id());
   EXPECT_EQ(judge({"quick"}, 100).action, Action::kRelease);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -36,7 +37,8 @@ bool EndsWithWords(std::string_view text, std::string_view words) {
 class TableVerifier : public SpecVerifier {
  public:
   TableVerifier(const VerifierSpec& spec, CodeTable table, const Clock& clock)
-      : SpecVerifier(spec, fmt::format("2:{}@{}:{}", table.name(), table.version(), table.digest().substr(0, 8)),
+      : SpecVerifier(spec, fmt::format("2:{}@{}:{}{}", table.name(), table.version(), table.digest().substr(0, 8),
+                                       spec.complete ? ":complete" : ""),
                      clock),
         table_(std::move(table)), pattern_("(?i)(?:" + table_.pattern() + ")") {
     for (const CodeEntry& entry : table_.entries()) {
@@ -66,6 +68,10 @@ class TableVerifier : public SpecVerifier {
                         findings);
         }
       }
+    }
+    if (spec().complete) {
+      if (Late(deadline_ns)) return LateVerdict();
+      CheckComplete(answer.text, known, evidence.as_of_ns, findings);
     }
     return VerdictOf(findings.Take());
   }
@@ -161,6 +167,66 @@ class TableVerifier : public SpecVerifier {
       const auto [offset, length] = in.folded.OriginOf(mention.begin, mention.end);
       findings.Add(in.view.Locate(wrong, offset, offset + length));
     }
+  }
+
+  // What the customer reads names the reasons: all that tools gave, and no other.
+  void CheckComplete(const std::string& text, const std::set<std::string>& of_tools, int64_t as_of_ns,
+                     FindingList& findings) const {
+    if (of_tools.empty()) findings.Add({.what = "no tool gave a code that could be named", .where = "tools"});
+    std::set<std::string> named;
+    for (const bool html : {false, true}) {
+      if (html && text.find_first_of("<&") == std::string::npos) continue;
+      const FoldedText folded = FoldText(text, Folding::kPhrase, html);
+      for (const Mention& mention : MentionsIn(folded.text)) named.insert(mention.code);   // others are faults already
+      for (const auto& [title, begin] : TitlesIn(folded.text)) {
+        const std::vector<std::string> codes = CodesTitled(title, as_of_ns);
+        const auto given = [&](const std::string& code) { return of_tools.contains(code); };
+        if (std::ranges::any_of(codes, given)) {
+          std::ranges::copy_if(codes, std::inserter(named, named.end()), given);
+          continue;
+        }
+        const auto [offset, length] = folded.OriginOf(begin, begin + title.size());
+        findings.Add({.what = codes.empty() ? fmt::format("'{}' is not a title that is in force", title)
+                                            : fmt::format("'{}' is not what the tools gave", title),
+                      .where = "text", .offset = offset, .length = length});
+      }
+    }
+    for (const std::string& code : of_tools) {
+      if (named.contains(code)) continue;
+      findings.Add({.what = fmt::format("code {}, which the tools gave, is not named", code), .where = "text"});
+    }
+  }
+
+  // Where titles of the table stand as whole words, in order; one within a longer one is not meant.
+  std::vector<std::pair<std::string_view, size_t>> TitlesIn(std::string_view text) const {
+    std::vector<std::pair<std::string_view, size_t>> found;
+    for (const auto& [title, codes] : titles_) {
+      if (title.empty()) continue;
+      for (size_t at = text.find(title); at != text.npos; at = text.find(title, at + 1)) {
+        if (StartsWithWords(text.substr(at), title) && EndsWithWords(text.substr(0, at + title.size()), title)) {
+          found.emplace_back(title, at);
+        }
+      }
+    }
+    std::ranges::sort(found, [](const auto& a, const auto& b) {
+      return a.second != b.second ? a.second < b.second : a.first.size() > b.first.size();
+    });
+    size_t end = 0;
+    std::erase_if(found, [&](const auto& one) {
+      const size_t own_end = one.second + one.first.size();
+      return own_end <= std::exchange(end, std::max(end, own_end));
+    });
+    return found;
+  }
+
+  std::vector<std::string> CodesTitled(std::string_view title, int64_t as_of_ns) const {
+    std::vector<std::string> codes;
+    for (const std::string& code : titles_.find(std::string(title))->second) {
+      const CodeEntry* entry = table_.Find(code, as_of_ns);
+      const auto is_it = [&](const std::string& one) { return TableFolded(one) == title; };
+      if (entry != nullptr && std::ranges::any_of(entry->titles, is_it)) codes.push_back(code);
+    }
+    return codes;
   }
 
   std::string Wrong(std::string_view text, const Mention& mention, int64_t as_of_ns,
