@@ -206,6 +206,7 @@ class SpaceBuilder {
         if (values.size() == 2 && values[1].label == "false") return "false";
         return std::nullopt;
       case SignalSpec::By::kPattern: return signal.number ? "none" : "false";
+      case SignalSpec::By::kAmount: return "none";
       case SignalSpec::By::kLength: return values.front().label;
       case SignalSpec::By::kClassifier:
         if (signal.min_confidence <= 0) return std::string(kAbstainedLabel);
