@@ -101,6 +101,16 @@ void CheckTable(const CheckInput& input, const VerifierSpec& verifier, Obligatio
     out.faults.push_back(fmt::format("{}: {} codes are unconfirmed ({}, ...), and what names one is for a person: say "
                                      "fail: review", where, unconfirmed.size(), unconfirmed.front()));
   }
+  for (const RouteSpec& route : input.policy.routes) {
+    const auto reads = [&](const std::string& tool) {
+      const auto found = input.policy.tools.find(tool);
+      return found != input.policy.tools.end() && found->second.kind == ToolSpec::Kind::kRead;
+    };
+    const bool checked = std::ranges::find(route.verify, verifier.name) != route.verify.end();
+    if (!verifier.complete || !checked || std::ranges::any_of(route.tools, reads)) continue;
+    out.faults.push_back(fmt::format("{}: complete wants the codes of a tool, and route '{}' asks none, so nothing "
+                                     "passes there", where, route.name));
+  }
   out.details.push_back(
       fmt::format("{}: {} codes, {} of them unconfirmed and so for a person; source {}, checked on "
                   "{}",

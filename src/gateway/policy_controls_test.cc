@@ -372,6 +372,22 @@ TEST(PolicyControlsTest, ATableSpeaksOfThePolicysWholeTime) {
               HasSubstr("'introduced' must be true or false"));
 }
 
+TEST(PolicyControlsTest, WhereNoToolGivesReasonsNoneCanBeComplete) {
+  const auto with = [](bool complete, bool asks) {
+    return LinesAfter([&](Policy& policy) {
+      policy.verifiers.at("codes").complete = complete;
+      for (RouteSpec& route : policy.routes) {
+        const bool checked = std::ranges::find(route.verify, "codes") != route.verify.end();
+        if (checked && !asks) route.tools.clear();
+        if (checked && asks && route.tools.empty()) route.tools = {"ledger"};
+      }
+    });
+  };
+  EXPECT_THAT(with(true, false), HasSubstr("complete wants the codes of a tool, and route 'controlled' asks none"));
+  EXPECT_THAT(with(true, true), Not(HasSubstr("complete wants")));
+  EXPECT_THAT(with(false, false), Not(HasSubstr("complete wants")));
+}
+
 TEST(PolicyControlsTest, ATemplateThatAnswersByCodeAnswersEachOrSendsItOn) {
   const auto texts = [](std::map<std::string, std::string> by_label, bool goes_on) {
     return LinesAfter([&](Policy& policy) {
