@@ -39,6 +39,7 @@ std::string ConflictText(const Conflict& conflict) {
 struct GovernedTask::Search {
   std::promise<Result<Retrieved>> result;
   std::atomic<bool> given_up = false;
+  bool late = false;        // it ran on the worker, and was not done in time
   int64_t deadline_ns = 0;
 };
 
@@ -161,7 +162,10 @@ Result<std::shared_ptr<GovernedTask::Search>> GovernedTask::StartSearch(const Ro
     search->result.set_value(RunSearch(*runtime, spec, rights, question, vector,
                                        SearchLimit{clock, search->deadline_ns}));
   };
-  if (alone && SearchHere(spec, run)) return search;
+  if (alone && SearchHere(spec, run)) {
+    search->late = Now() > search->deadline_ns;
+    return search;
+  }
   if (!services_.post_search(std::move(run))) return Error(ResourceExhaustedError("too many searches wait"));
   return search;
 }
@@ -169,8 +173,7 @@ Result<std::shared_ptr<GovernedTask::Search>> GovernedTask::StartSearch(const Ro
 Status GovernedTask::FinishSearch(const RouteSpec& route, Search& search) {
   std::future<Result<Retrieved>> future = search.result.get_future();
   const std::chrono::nanoseconds left(std::max<int64_t>(search.deadline_ns - Now(), 0));
-  // What ran here has ended, in time or not.
-  if (future.wait_for(left) != std::future_status::ready || Now() > search.deadline_ns) {
+  if (search.late || future.wait_for(left) != std::future_status::ready) {
     search.given_up = true;
     return Status(StatusCode::kDeadlineExceeded, "retriever '" + route.retrieve + "' was not done in time");
   }

@@ -114,6 +114,39 @@ TEST(GovernedTimeTest, ASearchIsCutOffByTheCallersTimeAndOneThatWaitedIsNotBegun
   EXPECT_LE(n_searches, 4 + 1);
 }
 
+// The search runs while the tools are asked, so what they take does not count against its deadline; its own time does.
+TEST(GovernedTimeTest, ToolsThatTakeLongDoNotMakeASearchLate) {
+  Policy policy = WorldPolicy();
+  RetrieverSpec handbook;
+  handbook.name = "handbook";
+  handbook.deadline_ns = 150'000'000;
+  policy.retrievers["handbook"] = handbook;
+  TimedRoute(policy, "tools").retrieve = "handbook";
+  TimedRoute(policy, "tools").invariants.clear();
+  GovernedWorld world(policy);
+  std::atomic<int> search_ms = 0;
+  auto parts = world.MakeParts(policy);
+  parts->stores["handbook"] = std::make_unique<FakeStore>(std::vector{FakePassage("text")}, [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(search_ms));
+  });
+  for (const char* name : {"rail", "core"}) {
+    world.tools[name] = [name](const ToolArguments&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      ToolResult result;
+      result.tool = name;
+      result.value = boost::json::object{};
+      result.observed_at_ns = Clock::Real().WallNanos();
+      return result;
+    };
+  }
+  world.backend->Use(parts);
+  const Reply in_time = world.Send(world.Ask("@route=tools Tell me"));
+  EXPECT_EQ(in_time.decision().route, "tools");
+  EXPECT_EQ(in_time.text, "An answer.") << in_time.last.error.ToString();
+  search_ms = 1000;   // the control
+  EXPECT_NE(world.Send(world.Ask("@route=tools Tell me")).text, "An answer.");
+}
+
 // The model's thread hands over and goes on, however many wait to begin.
 TEST(GovernedTimeTest, WithAFullQueueNoStepRunsOnTheModelsThread) {
   GovernedWorld world(WorldPolicy());
