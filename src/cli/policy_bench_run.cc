@@ -144,6 +144,10 @@ class Bench {
     run_.cpu_s = std::max(cpu_s - sender_s, 0.0);
     run_.load_after = LoadAverage();
     std::tie(run_.sync_ns, run_.rows) = io_.Taken();
+    if (governance_->backend()->health() == api::Health::kStalled) {
+      return Error(IoError(fmt::format("the audit log in '{}' took no more rows after {}, so what was measured is how "
+                                       "requests are refused; is the disk full?", options_.state, run_.rows)));
+    }
     governance_.reset();            // nobody writes samples any more
     samples_.resize(sent_);
     int64_t last_ns = 0;

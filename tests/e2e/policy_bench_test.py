@@ -3,6 +3,7 @@
 
 import glob
 import os
+import resource
 import shutil
 import signal
 import time
@@ -71,6 +72,16 @@ class PolicyBenchTest(EndToEnd):
         with open(self.file, "a", encoding="utf-8") as f:
             f.write("\ntools:\n  ledger: {kind: read, command: [/bin/true]}\n")
         self.fails(1, *self.bench(), says="tool 'ledger' would be called for real")
+
+    def test_a_log_that_takes_no_more_rows_is_no_figure(self):
+        def small_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))
+        process = start("bench", "policy", self.file, "--state", self.scratch, "--passes", "disk", "--rate", "500",
+                        "--seconds", "2", "--warmup", "0", "--json", preexec_fn=small_files)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, out), (1, b""), err)
+        self.assertIn(b"took no more rows after", err)
 
     def test_ctrl_c_ends_with_what_was_measured(self):
         process = start("bench", "policy", self.file, "--state", self.scratch, "--passes", "disk", "--rate", "50",
