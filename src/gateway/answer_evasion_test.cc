@@ -144,7 +144,7 @@ std::string RemoteCalls(int n, const std::string& finish) {
          "\"}]}";
 }
 
-TEST(AnswerEvasionTest, ARemoteServerMayMakeAsManyCallsAsTheMostAndNoneInAnOldForm) {
+TEST(AnswerEvasionTest, ARemoteServerMayMakeAsManyCallsAsTheMostAndNoneInAnOldFormAlone) {
   const auto whole = [](const std::string& body) {
     RemoteAnswer answer(1, 0);
     std::vector<api::Event> events;
@@ -156,6 +156,18 @@ TEST(AnswerEvasionTest, ARemoteServerMayMakeAsManyCallsAsTheMostAndNoneInAnOldFo
   EXPECT_FALSE(whole(RemoteCalls(1, "function_call")).ok());
   EXPECT_FALSE(whole(R"({"choices": [{"index": 0, "message": {"content": "x", "function_call": {"name": "f"}},
                         "finish_reason": "stop"}]})").ok());
+  const auto both = [&](const std::string& old_form, const std::string& calls) {
+    return whole(R"({"choices": [{"index": 0, "message": {"function_call": )" + old_form + R"(, "tool_calls": [)" +
+                 calls + R"(]}, "finish_reason": "tool_calls"}]})").ok();
+  };
+  const std::string f = R"({"name": "f", "arguments": "{}"})", g = R"({"name": "g", "arguments": "{}"})";
+  const auto call = [](const std::string& function) { return R"({"id": "c", "function": )" + function + "}"; };
+  EXPECT_TRUE(both(f, call(f)));   // the same call, said twice
+  EXPECT_FALSE(both(g, call(f)));
+  EXPECT_FALSE(both(R"({"name": "f", "arguments": "{\"x\": 1}"})", call(f)));
+  EXPECT_FALSE(both(R"({"name": "f"})", call(f)));
+  EXPECT_FALSE(both(f, ""));
+  EXPECT_FALSE(both(f, call(f) + ", " + call(g)));
   EXPECT_TRUE(whole(R"({"choices": [{"index": 0, "message": {"content": "x", "function_call": null},
                        "finish_reason": "stop"}]})").ok());
 }

@@ -46,6 +46,14 @@ Status AppendText(const json::object& object, std::string_view name, std::string
   return OkStatus();
 }
 
+// llama-cpp-python says a call that was required in both forms, so that it is read once and nothing is passed over.
+bool SaysTheSame(const json::value& old_form, const json::value* calls) {
+  if (!old_form.is_object() || calls == nullptr || !calls->is_array() || calls->get_array().size() != 1) return false;
+  const json::object* call = calls->get_array().front().if_object();
+  const json::value* function = call == nullptr ? nullptr : AnswerMember(*call, "function");
+  return function != nullptr && *function == old_form;
+}
+
 }  // namespace
 
 int EstimatedTokens(size_t n_bytes) { return static_cast<int>(std::min<size_t>((n_bytes + 2) / 3, 1 << 30)); }
@@ -105,10 +113,12 @@ Status RemoteAnswer::ApplyChoice(const json::object& object, bool whole, std::ve
     if (!delta->is_object()) return NoAnswer("a delta is no object");
     SURETY_RETURN_IF_ERROR(AppendText(delta->get_object(), "content", event.text));
     SURETY_RETURN_IF_ERROR(AppendText(delta->get_object(), "refusal", event.text));  // it is what a reader would see
-    if (AnswerMember(delta->get_object(), "function_call") != nullptr) {
+    const json::value* calls = AnswerMember(delta->get_object(), "tool_calls");
+    const json::value* old_form = AnswerMember(delta->get_object(), "function_call");
+    if (old_form != nullptr && !SaysTheSame(*old_form, calls)) {
       return NoAnswer("a call in the form of function_call, which is not asked for");
     }
-    if (const json::value* calls = AnswerMember(delta->get_object(), "tool_calls")) {
+    if (calls != nullptr) {
       SURETY_RETURN_IF_ERROR(ApplyCalls(*calls, choice, event));
     }
   }
