@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/attention.h"
@@ -24,7 +25,7 @@ class CpuOps final : public Ops {
 
   Result<std::unique_ptr<PackedMatrix>> Pack(std::span<const TensorView> parts,
                                              FunctionRef<void(const TensorView&)> packed) override {
-    return PackMatrix(parts, executor_, packed);
+    return PackMatrix(parts, executor_, packed, &weights_);
   }
   Status Reserve(int64_t max_rows, int64_t max_inputs, int64_t /*max_context*/) override {
     SURETY_RETURN_IF_ERROR(matmul_.Reserve(max_rows, max_inputs, executor_.n_workers()));
@@ -81,6 +82,7 @@ class CpuOps final : public Ops {
  private:
   Executor& executor_;
   std::string name_;
+  BufferArena weights_;
   cpu::MatMul matmul_;
   cpu::Attention attention_;
 };

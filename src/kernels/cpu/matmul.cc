@@ -192,8 +192,8 @@ void RunDirect(const Plan& plan, const Unit& unit, const QuantKernel& kernel, Sc
   const XBlock* x = plan.xq + unit.first_row * n_blocks;
   for (int64_t g = unit.first_group; g < unit.first_group + unit.n_groups; ++g) {
     std::memset(scratch.acc, 0, static_cast<size_t>(unit.n_rows) * kGroup * sizeof(float));
-    for (int64_t t = 0; t < unit.n_rows; t += kFewRows) {
-      const int64_t rows = std::min<int64_t>(kFewRows, unit.n_rows - t);
+    for (int64_t t = 0; t < unit.n_rows; t += kernel.few_rows) {
+      const int64_t rows = std::min<int64_t>(kernel.few_rows, unit.n_rows - t);
       kernel.few[rows - 1](w.Group(g), n_blocks, x + t * n_blocks, n_blocks, scratch.acc + t * kGroup);
     }
     AddExtras(plan, unit.first_row, unit.n_rows, kernel, w.Group(g), scratch.acc);

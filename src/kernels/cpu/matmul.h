@@ -24,10 +24,10 @@
 namespace surety::kernels::cpu {
 
 // Stacks the parts' rows ({outputs, inputs} each, same dtype and inputs). The parts' bytes may be unaligned and are not
-// used after the call. Rows are padded to a multiple of 16.
+// used after the call. Rows are padded to a multiple of 16. The matrix lies in `arena` where there is one.
 Result<std::unique_ptr<PackedMatrix>> PackMatrix(
     std::span<const TensorView> parts, Executor& executor,
-    FunctionRef<void(const TensorView&)> packed = [](const TensorView&) {});
+    FunctionRef<void(const TensorView&)> packed = [](const TensorView&) {}, BufferArena* arena = nullptr);
 
 class MatMul {
  public:

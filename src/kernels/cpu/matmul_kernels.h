@@ -19,7 +19,8 @@
 
 namespace surety::kernels::cpu {
 
-inline constexpr int kFewRows = 4;       // up to so many rows straight from the packed form
+inline constexpr int kFewRows = 4;       // of float types: up to so many rows straight from the packed form
+inline constexpr int kMostFewRows = 8;   // of quantised types: what one pass over the packed form serves at most
 inline constexpr int kPanelBlocks = 8;   // blocks of 32 inputs that are unpacked at a time, or a multiple: whole supers
 inline constexpr int kChunk = 256;       // inputs in a chunk of the float sum
 inline constexpr int kFloatGroups = 4;   // groups that FloatKernel::few takes at a time
@@ -42,8 +43,9 @@ struct Ahead {
 
 struct QuantKernel {
   int direct_rows;  // up to so many rows, calls of `few` in turn are faster than `unpack` and `many`
+  int few_rows;     // what a call of `few` takes at most; later ones are null
   // rows = index + 1, the group's packed bytes, x rows `stride` blocks apart.
-  void (*few[kFewRows])(const std::byte* group, int64_t n_blocks, const XBlock* x, int64_t stride, float* acc);
+  void (*few[kMostFewRows])(const std::byte* group, int64_t n_blocks, const XBlock* x, int64_t stride, float* acc);
   // Blocks [first, first + n) of the group; first is a multiple of kPanelBlocks.
   void (*unpack)(const std::byte* group, int64_t first, int64_t n, PanelBlock* panel);
   void (*many)(const PanelBlock* panel, int64_t n, const XBlock* x, int64_t stride, int64_t rows, Ahead ahead,

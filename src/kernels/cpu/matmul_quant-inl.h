@@ -36,8 +36,9 @@ inline constexpr Kind kU6Sub = {false, 2, 32, false, true};
 inline constexpr Kind kU3Sub = {false, 4, 4, false, true};
 inline constexpr Kind kU2Sub = {false, 4, 0, false, true, true};
 
-// How far ahead of the block at hand weights are fetched: memory answers later than the processor looks ahead.
-inline constexpr int kPrefetchBytes = 4096;
+// How far ahead of the block at hand weights are fetched: memory answers later than the processor looks ahead. Few rows
+// wait for memory alone, and more can be under way to the second-level cache than to the first.
+inline constexpr int kFewRowsAhead = 8192, kUnpackAhead = 4096;
 
 // The rows that one pass over weights serves, at most.
 inline constexpr int kTile = kLanes == 16 ? 8 : 4;
@@ -183,12 +184,12 @@ HWY_INLINE void StoreAcc(const VF (&acc)[T][kVecs], float* to) {
   }
 }
 
-// Asks for a block's share of the weights that are kPrefetchBytes ahead of block b.
-template <PackedLayout kLayout>
+// Asks for a block's share of the weights that are kAhead bytes behind block b, into the cache of that level.
+template <PackedLayout kLayout, int kAhead, int kLevel>
 HWY_INLINE void FetchAhead(const std::byte* super, int b) {
   constexpr int64_t kShare = kLayout.super_bytes() / kLayout.blocks_per_super;
-  const std::byte* ahead = super + kPrefetchBytes + b * kShare;
-  for (int64_t i = 0; i < kShare; i += 64) hwy::Prefetch(ahead + i);
+  const std::byte* ahead = super + kAhead + b * kShare;
+  for (int64_t i = 0; i < kShare; i += 64) __builtin_prefetch(ahead + i, 0, 4 - kLevel);
 }
 
 template <class Source, int T>
@@ -200,7 +201,7 @@ void FewRows(const std::byte* group, int64_t n_blocks, const XBlock* x, int64_t 
   for (int64_t done = 0; done < n_blocks; done += kLayout.blocks_per_super, group += kLayout.super_bytes()) {
     source.BeginSuper(group);
     for (int b = 0; b < kLayout.blocks_per_super; ++b, ++x) {
-      FetchAhead<kLayout>(group, b);
+      FetchAhead<kLayout, kFewRowsAhead, 2>(group, b);
       source.BeginBlock(group, b);
       AddBlock<Source::kKind, T>(source, x, stride, acc);
     }
@@ -268,7 +269,7 @@ void UnpackWith(const std::byte* group, int64_t first, int64_t n, PanelBlock* pa
   for (int64_t done = 0; done < n; done += kLayout.blocks_per_super, group += kLayout.super_bytes()) {
     s.BeginSuper(group);
     for (int b = 0; b < kLayout.blocks_per_super; ++b, ++panel) {
-      FetchAhead<kLayout>(group, b);
+      FetchAhead<kLayout, kUnpackAhead, 1>(group, b);
       s.BeginBlock(group, b);
       kStore(s, panel);
     }
@@ -291,14 +292,29 @@ HWY_INLINE void StoreBlock(const Source& s, PanelBlock* to) {
   }
 }
 
-// Codes that need little work to take apart are better read packed again than unpacked, up to more rows.
+// QuantKernel::few for T rows, where registers hold so many rows' sums.
+using FewFunction = void (*)(const std::byte* group, int64_t n_blocks, const XBlock* x, int64_t stride, float* acc);
+template <class Source, int T>
+constexpr FewFunction FewOf() {
+  if constexpr (T <= kTile) {
+    return FewRows<Source, T>;
+  } else {
+    return nullptr;
+  }
+}
+
+// Codes that need little work to take apart are better read packed again than unpacked, up to more rows; where all
+// registers hold 16 lanes, any codes are.
 template <class Source>
-inline constexpr int kDirectRowsOf = Source::kKind.quads_per_sum == 8 || Source::kKind.is_signed ? 16 : 8;
+inline constexpr int kDirectRowsOf =
+    kLanes == kGroup || Source::kKind.quads_per_sum == 8 || Source::kKind.is_signed ? 16 : 8;
 
 template <class Source>
 inline constexpr QuantKernel kKernelOf = {
-    kLanes == kGroup ? 8 : kDirectRowsOf<Source>,
-    {FewRows<Source, 1>, FewRows<Source, 2>, FewRows<Source, 3>, FewRows<Source, 4>},
+    kDirectRowsOf<Source>,
+    kTile,
+    {FewOf<Source, 1>(), FewOf<Source, 2>(), FewOf<Source, 3>(), FewOf<Source, 4>(), FewOf<Source, 5>(),
+     FewOf<Source, 6>(), FewOf<Source, 7>(), FewOf<Source, 8>()},
     UnpackWith<Source, StoreBlock<Source>>,
     ManyRows<Source::kKind>,
     OneBlock<Source>,

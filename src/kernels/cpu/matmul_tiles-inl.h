@@ -197,15 +197,16 @@ HWY_INLINE void StoreBlockForTiles(const Source& s, PanelBlock* to) {
 }
 
 template <class Source>
-inline constexpr QuantKernel kTileKernelOf = {
-    8,
-    {FewRows<Source, 1>, FewRows<Source, 2>, FewRows<Source, 3>, FewRows<Source, 4>},
-    UnpackWith<Source, StoreBlockForTiles<Source>>,
-    ManyByTiles<Source::kKind>,
-    OneBlock<Source>,
-    BeginTiles<Source::kKind>,
-    EndTiles,
-};
+constexpr QuantKernel TileKernelOf() {
+  QuantKernel kernel = kKernelOf<Source>;
+  kernel.unpack = UnpackWith<Source, StoreBlockForTiles<Source>>;
+  kernel.many = ManyByTiles<Source::kKind>;
+  kernel.begin = BeginTiles<Source::kKind>;
+  kernel.end = EndTiles;
+  return kernel;
+}
+template <class Source>
+inline constexpr QuantKernel kTileKernelOf = TileKernelOf<Source>();
 
 }  // namespace HWY_NAMESPACE
 }  // namespace surety::kernels::cpu

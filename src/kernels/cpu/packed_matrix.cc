@@ -299,7 +299,7 @@ CpuPackedMatrix::CpuPackedMatrix(DType dtype, int64_t n_outputs, int64_t n_input
 }
 
 Result<std::unique_ptr<PackedMatrix>> PackMatrix(std::span<const TensorView> parts, Executor& executor,
-                                                 FunctionRef<void(const TensorView&)> packed) {
+                                                 FunctionRef<void(const TensorView&)> packed, BufferArena* arena) {
   SURETY_RETURN_IF_ERROR(CheckParts(parts));
   const DType dtype = parts[0].dtype;
   const int64_t n_inputs = parts[0].cols();
@@ -307,7 +307,9 @@ Result<std::unique_ptr<PackedMatrix>> PackMatrix(std::span<const TensorView> par
   for (const TensorView& part : parts) n_outputs += part.rows();
   const int64_t n_groups = (n_outputs + kGroup - 1) / kGroup;
   const int64_t group_bytes = GroupBytes(dtype, n_inputs);
-  SURETY_ASSIGN_OR_RETURN(AlignedBuffer bytes, AlignedBuffer::TryAllocate(static_cast<size_t>(n_groups * group_bytes)));
+  const auto size = static_cast<size_t>(n_groups * group_bytes);
+  SURETY_ASSIGN_OR_RETURN(AlignedBuffer bytes,
+                          arena != nullptr ? arena->TryAllocate(size) : AlignedBuffer::TryAllocate(size));
 
   const PackFunction pack = PackFunctionOf(dtype);
   SURETY_CHECK(pack != nullptr);
