@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 
@@ -52,6 +53,7 @@ AlignedBuffer::AlignedBuffer(size_t size_bytes) {
 }
 
 AlignedBuffer::~AlignedBuffer() {
+  if (chunk_ != nullptr) return;
   if (mapped_bytes_ > 0) {
     ::munmap(data_, mapped_bytes_);
   } else {
@@ -64,6 +66,22 @@ Result<AlignedBuffer> AlignedBuffer::TryAllocate(size_t size_bytes) {
   if (!buffer.Allocate(size_bytes)) {
     return Error(ResourceExhaustedError("cannot allocate " + std::to_string(size_bytes) + " bytes of memory"));
   }
+  return buffer;
+}
+
+Result<AlignedBuffer> BufferArena::TryAllocate(size_t size_bytes) {
+  if (size_bytes == 0 || size_bytes > kChunkBytes / 2) return AlignedBuffer::TryAllocate(size_bytes);
+  const size_t wanted = (size_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  if (chunk_ == nullptr || used_ + wanted > kChunkBytes) {
+    SURETY_ASSIGN_OR_RETURN(AlignedBuffer chunk, AlignedBuffer::TryAllocate(kChunkBytes));
+    chunk_ = std::make_shared<AlignedBuffer>(std::move(chunk));
+    used_ = 0;
+  }
+  AlignedBuffer buffer;
+  buffer.data_ = chunk_->data() + used_;
+  buffer.size_bytes_ = size_bytes;
+  buffer.chunk_ = chunk_;
+  used_ += wanted;
   return buffer;
 }
 

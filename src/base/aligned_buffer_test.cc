@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -41,6 +43,45 @@ TEST(AlignedBufferTest, AnImpossibleSizeIsAStatus) {
     ASSERT_FALSE(buffer.has_value());
     EXPECT_EQ(buffer.error().code(), StatusCode::kResourceExhausted);
   }
+}
+
+TEST(BufferArenaTest, BlocksAreApartAlignedAndZero) {
+  BufferArena arena;
+  std::vector<AlignedBuffer> blocks;
+  for (size_t i = 1; i <= 200; ++i) {  // several chunks
+    auto block = arena.TryAllocate(i * 1237);
+    ASSERT_TRUE(block.has_value());
+    EXPECT_EQ(block->size_bytes(), i * 1237);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(block->data()) % 64, 0u);
+    EXPECT_TRUE(std::all_of(block->data(), block->data() + i * 1237, [](std::byte b) { return b == std::byte{0}; }));
+    std::fill_n(block->data(), i * 1237, static_cast<std::byte>(i));
+    blocks.push_back(std::move(*block));
+  }
+  for (size_t i = 1; i <= 200; ++i) {
+    const AlignedBuffer& block = blocks[i - 1];
+    EXPECT_TRUE(std::all_of(block.data(), block.data() + i * 1237,
+                            [i](std::byte b) { return b == static_cast<std::byte>(i); }));
+  }
+}
+
+TEST(BufferArenaTest, BlocksOutliveTheArenaAndEachOther) {
+  auto arena = std::make_unique<BufferArena>();
+  AlignedBuffer first = std::move(arena->TryAllocate(1000).value());
+  AlignedBuffer second = std::move(arena->TryAllocate(1000).value());
+  AlignedBuffer large = std::move(arena->TryAllocate(BufferArena::kChunkBytes).value());
+  EXPECT_EQ(arena->TryAllocate(0).value().data(), nullptr);
+  arena.reset();
+  first = AlignedBuffer();
+  second = std::move(large);  // the moved-from one has the chunk now, and gives it back
+  large = AlignedBuffer();
+  std::fill_n(second.data(), second.size_bytes(), std::byte{1});
+}
+
+TEST(BufferArenaTest, AnImpossibleSizeIsAStatus) {
+  BufferArena arena;
+  const auto buffer = arena.TryAllocate(SIZE_MAX);
+  ASSERT_FALSE(buffer.has_value());
+  EXPECT_EQ(buffer.error().code(), StatusCode::kResourceExhausted);
 }
 
 }  // namespace
