@@ -1,11 +1,12 @@
 #include "engine/sampler.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 
+#include "kernels/cpu/logits_scan.h"
 #include "spec/coupling.h"
 
 namespace surety::engine {
@@ -14,7 +15,7 @@ namespace {
 using Candidate = std::pair<int32_t, double>;
 
 // exp(-60) of the best: even a million such tokens together hold less than 2^-53, the step of the uniform draw.
-constexpr double kNegligibleExponent = -60.0;
+using kernels::cpu::kLeastExponent;
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 constexpr float kLargest = std::numeric_limits<float>::max();
 
@@ -23,14 +24,6 @@ float Bounded(float logit) { return std::min(logit, kLargest); }
 
 bool MoreProbable(const Candidate& a, const Candidate& b) {
   return a.second != b.second ? a.second > b.second : a.first < b.first;
-}
-
-int32_t ArgMax(std::span<const float> logits) {
-  int32_t best = 0;
-  for (size_t i = 1; i < logits.size(); ++i) {
-    if (logits[i] > logits[static_cast<size_t>(best)]) best = static_cast<int32_t>(i);
-  }
-  return best;
 }
 
 void Normalise(std::vector<Candidate>& candidates) {
@@ -57,20 +50,27 @@ void KeepTypical(std::vector<Candidate>& candidates, double typical_p) {
   std::sort(candidates.begin(), candidates.end(), MoreProbable);
 }
 
-// Keeps the fewest most probable candidates that hold top_p of the mass (at least one), in descending order. Takes them
-// off a heap: few are kept of many.
+// Keeps the fewest most probable candidates, of those in descending order, that hold top_p of the mass; at least one.
 void KeepTopP(std::vector<Candidate>& candidates, double top_p) {
-  const auto less_probable = [](const Candidate& a, const Candidate& b) { return MoreProbable(b, a); };
-  std::make_heap(candidates.begin(), candidates.end(), less_probable);
   double mass = 0;
-  auto heap_end = candidates.end();
+  size_t kept = 0;
   do {
-    std::pop_heap(candidates.begin(), heap_end, less_probable);
-    mass += (--heap_end)->second;
-  } while (mass < top_p && heap_end != candidates.begin());
-  // The kept ones stand at the end, the most probable last.
-  std::reverse(candidates.begin(), candidates.end());
-  candidates.resize(static_cast<size_t>(candidates.end() - heap_end));
+    mass += candidates[kept++].second;
+  } while (mass < top_p && kept < candidates.size());
+  candidates.resize(kept);
+}
+
+// A number that at least k logits are not below, and few more; minus infinity where that is not quickly found. `work`:
+// scratch.
+float ThresholdOfTop(std::span<const float> logits, size_t k, std::vector<float>& work) {
+  // The k-th largest of the columns is at most the k-th largest of all, and little less where there are many of them.
+  constexpr size_t kColumnsPerToken = 32, kLeastColumns = 256;
+  const size_t n_columns = std::max(kLeastColumns, k * kColumnsPerToken);
+  if (k == 0 || k >= logits.size() || n_columns >= logits.size() / 4) return kMasked;
+  work.resize(n_columns);
+  kernels::cpu::ColumnMaxima(logits, work);
+  std::nth_element(work.begin(), work.begin() + static_cast<int64_t>(k) - 1, work.end(), std::greater<>());
+  return work[k - 1];
 }
 
 void KeepMinP(std::vector<Candidate>& candidates, double min_p) {
@@ -91,8 +91,11 @@ void TokenHistory::AddOutput(int32_t token) {
 }
 
 Sampler::Sampler(int vocab_size) {
-  candidates_.reserve(static_cast<size_t>(vocab_size));
-  work_.reserve(static_cast<size_t>(vocab_size));
+  const auto n = static_cast<size_t>(vocab_size);
+  candidates_.reserve(n);
+  work_.reserve(n);
+  weights_.reserve(n);
+  indices_.reserve(n);
 }
 
 void Sampler::Penalise(std::span<float> logits, const api::SamplingParams& params, const TokenHistory& history,
@@ -126,40 +129,86 @@ void Sampler::Penalise(std::span<float> logits, const api::SamplingParams& param
   }
 }
 
+// candidates_ = the tokens whose logits are at least `threshold`, ascending, with their weights: at most exp(0) = 1.
+void Sampler::TakeFrom(std::span<const float> logits, float threshold, float top, double scale) {
+  indices_.resize(logits.size());
+  const int64_t n = kernels::cpu::IndicesFrom(logits, threshold, indices_);
+  candidates_.clear();
+  for (const int32_t token : std::span(indices_).first(static_cast<size_t>(n))) {
+    const double exponent = (static_cast<double>(logits[static_cast<size_t>(token)]) - top) * scale;
+    if (exponent > kLeastExponent) candidates_.emplace_back(token, std::exp(exponent));
+  }
+}
+
+// candidates_ = the k most probable tokens in descending order; ties at the k-th place: lower ids stay.
+void Sampler::TakeTopK(std::span<const float> logits, size_t k, float top, double scale) {
+  TakeFrom(logits, ThresholdOfTop(logits, k, work_), top, scale);
+  if (candidates_.size() > k) {
+    std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<int64_t>(k) - 1, candidates_.end(),
+                     MoreProbable);
+    candidates_.resize(k);
+  }
+  std::sort(candidates_.begin(), candidates_.end(), MoreProbable);
+}
+
+// weights_ = all tokens' weights. Returns their sum, by eight lanes.
+double Sampler::WeighAll(std::span<const float> logits, float top, double scale) {
+  weights_.resize(logits.size());
+  kernels::cpu::ExpWeights(logits, top, scale, weights_.data());
+  double lanes[8] = {};
+  size_t i = 0;
+  for (; i + 8 <= weights_.size(); i += 8) {
+    for (size_t lane = 0; lane < 8; ++lane) lanes[lane] += weights_[i + lane];
+  }
+  for (; i < weights_.size(); ++i) lanes[0] += weights_[i];
+  return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
+}
+
+// candidates_ = the fewest most probable tokens that hold top_p of the whole vocabulary's mass, in descending order.
+void Sampler::TakeTopP(std::span<const float> logits, double top_p, float top, double scale) {
+  const double mass = top_p * WeighAll(logits, top, scale);
+  // They are seldom far from the best, so few are put in order.
+  for (double depth = 4;; depth *= 2) {
+    const bool all = depth >= -kLeastExponent;
+    TakeFrom(logits, all ? kMasked : static_cast<float>(top - depth / scale), top, scale);
+    double sum = 0;
+    for (const Candidate& c : candidates_) sum += c.second;
+    if (all || sum >= mass) break;
+  }
+  std::sort(candidates_.begin(), candidates_.end(), MoreProbable);
+  KeepTopP(candidates_, mass);
+}
+
 std::span<const Candidate> Sampler::Distribution(std::span<const float> logits, const api::SamplingParams& params) {
   candidates_.clear();
-  const int32_t best = ArgMax(logits);
-  if (params.temperature == 0.0f || logits[static_cast<size_t>(best)] == kMasked) {
+  const int32_t best = kernels::cpu::ArgMax(logits);
+  const float top = logits[static_cast<size_t>(best)];
+  if (params.temperature == 0.0f || top == kMasked) {
     candidates_.emplace_back(best, 1.0);
     return candidates_;
   }
-  const double inverse_temperature = 1.0 / params.temperature;
-  const double top = logits[static_cast<size_t>(best)];
-
-  // With top-k only the k best are looked at further, otherwise the whole vocabulary.
-  float threshold = kMasked;
-  if (params.top_k > 0 && static_cast<size_t>(params.top_k) < logits.size()) {
-    work_.assign(logits.begin(), logits.end());
-    std::nth_element(work_.begin(), work_.begin() + (params.top_k - 1), work_.end(), std::greater<>());
-    threshold = work_[static_cast<size_t>(params.top_k - 1)];
-  }
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const float logit = logits[i];
-    const double exponent = (logit - top) * inverse_temperature;
-    if (logit < threshold || !(exponent > kNegligibleExponent)) continue;
-    candidates_.emplace_back(static_cast<int32_t>(i), std::exp(exponent));
-  }
-  const bool needs_order = params.top_k > 0 || params.typical_p < 1.0f || params.min_p > 0.0f;
-  if (needs_order) std::sort(candidates_.begin(), candidates_.end(), MoreProbable);
-  if (params.top_k > 0 && candidates_.size() > static_cast<size_t>(params.top_k)) {
-    candidates_.resize(static_cast<size_t>(params.top_k));  // ties at the k-th place: lower ids stay
+  const double scale = 1.0 / params.temperature;
+  bool has_top_p = params.top_p < 1.0f;
+  if (params.top_k > 0) {
+    TakeTopK(logits, static_cast<size_t>(params.top_k), top, scale);
+  } else if (has_top_p && params.typical_p >= 1.0f) {
+    TakeTopP(logits, params.top_p, top, scale);
+    has_top_p = false;
+  } else {
+    WeighAll(logits, top, scale);
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      if (weights_[i] > 0) candidates_.emplace_back(static_cast<int32_t>(i), weights_[i]);
+    }
+    if (params.typical_p < 1.0f || params.min_p > 0.0f) {
+      std::sort(candidates_.begin(), candidates_.end(), MoreProbable);
+    }
   }
   Normalise(candidates_);
   if (params.typical_p < 1.0f) {
     KeepTypical(candidates_, params.typical_p);
     Normalise(candidates_);
   }
-  if (params.top_p < 1.0f) {
+  if (has_top_p) {
     KeepTopP(candidates_, params.top_p);
     Normalise(candidates_);
   }
@@ -171,32 +220,42 @@ std::span<const Candidate> Sampler::Distribution(std::span<const float> logits, 
 }
 
 int32_t Sampler::Sample(std::span<const float> logits, const api::SamplingParams& params, uint64_t position) {
-  if (params.temperature == 0.0f) return ArgMax(logits);
-  return spec::RaceWinner(Distribution(logits, params), {params.seed, position, params.lane});
+  if (params.temperature == 0.0f) return kernels::cpu::ArgMax(logits);
+  const spec::RaceKey key = {params.seed, position, params.lane};
+  const bool whole = params.top_k <= 0 && params.typical_p >= 1.0f && params.top_p >= 1.0f && params.min_p <= 0.0f;
+  if (!whole) return spec::RaceWinner(Distribution(logits, params), key);
+  const int32_t best = kernels::cpu::ArgMax(logits);
+  if (logits[static_cast<size_t>(best)] == kMasked) return best;
+  return RaceOfAll(logits, best, 1.0 / params.temperature, key);
 }
 
-bool AllFinite(std::span<const float> logits) {
-  // As integers, without a branch: an exponent of all ones is infinity or NaN.
-  constexpr uint32_t kExponent = 0x7F800000;
-  uint32_t bad = 0;
-  for (const float logit : logits) {
-    bad |= static_cast<uint32_t>((std::bit_cast<uint32_t>(logit) & kExponent) == kExponent);
+// spec::RaceWinner of the law of all tokens, but for rounding, without working out more than a few of its entries.
+int32_t Sampler::RaceOfAll(std::span<const float> logits, int32_t best, double scale, const spec::RaceKey& key) {
+  const spec::RaceNoise noise(key);
+  const float top = logits[static_cast<size_t>(best)];
+  spec::RaceLead lead;
+  lead.Try(best, 1.0, noise);
+  const auto n = std::ssize(logits);
+  for (int64_t i = 0; (i = kernels::cpu::NextInRace(logits, i, top, scale, lead.limit(), noise.words())) < n; ++i) {
+    const double exponent = (static_cast<double>(logits[static_cast<size_t>(i)]) - top) * scale;
+    if (exponent > kLeastExponent) lead.Try(static_cast<int32_t>(i), std::exp(exponent), noise);
   }
-  return bad == 0;
+  return lead.winner();
 }
 
 api::TokenLogprob LogprobOf(std::span<const float> logits, int32_t token, int n_top) {
-  const double top = logits[static_cast<size_t>(ArgMax(logits))];
-  double sum = 0;
-  for (float logit : logits) sum += std::exp(logit - top);
-  const double log_sum = top + std::log(sum);
+  const float top = logits[static_cast<size_t>(kernels::cpu::ArgMax(logits))];
+  std::vector<double> weights(logits.size());
+  kernels::cpu::ExpWeights(logits, top, 1, weights.data());
+  const double log_sum = top + std::log(std::accumulate(weights.begin(), weights.end(), 0.0));
   api::TokenLogprob result;
   result.token = token;
   result.logprob = static_cast<float>(logits[static_cast<size_t>(token)] - log_sum);
   const auto n = std::min(static_cast<size_t>(std::max(0, n_top)), logits.size());
   if (n == 0) return result;
+  std::vector<float> work;
   std::vector<int32_t> ids(logits.size());
-  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i);
+  ids.resize(static_cast<size_t>(kernels::cpu::IndicesFrom(logits, ThresholdOfTop(logits, n, work), ids)));
   std::partial_sort(ids.begin(), ids.begin() + static_cast<int64_t>(n), ids.end(), [&](int32_t a, int32_t b) {
     const float la = logits[static_cast<size_t>(a)], lb = logits[static_cast<size_t>(b)];
     return la != lb ? la > lb : a < b;

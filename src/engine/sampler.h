@@ -13,8 +13,12 @@
 #include <vector>
 
 #include "api/request.h"
+#include "kernels/cpu/logits_scan.h"
+#include "spec/coupling.h"
 
 namespace surety::engine {
+
+using kernels::cpu::AllFinite;
 
 // What a sequence has produced and read so far, as far as sampling needs it.
 class TokenHistory {
@@ -47,12 +51,17 @@ class Sampler {
   int32_t Sample(std::span<const float> logits, const api::SamplingParams& params, uint64_t position);
 
  private:
+  void TakeFrom(std::span<const float> logits, float threshold, float top, double scale);
+  void TakeTopK(std::span<const float> logits, size_t k, float top, double scale);
+  void TakeTopP(std::span<const float> logits, double top_p, float top, double scale);
+  double WeighAll(std::span<const float> logits, float top, double scale);
+  static int32_t RaceOfAll(std::span<const float> logits, int32_t best, double scale, const spec::RaceKey& key);
+
   std::vector<std::pair<int32_t, double>> candidates_;
   std::vector<float> work_;
+  std::vector<double> weights_;
+  std::vector<int32_t> indices_;
 };
-
-// No NaN and no infinity among them.
-bool AllFinite(std::span<const float> logits);
 
 // Natural log-probabilities of the raw logits: the chosen token's and the n best.
 api::TokenLogprob LogprobOf(std::span<const float> logits, int32_t token, int n_top);

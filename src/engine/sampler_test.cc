@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -95,6 +97,59 @@ TEST(SamplerTest, DistributionFollowsTheDefinitions) {
     }
   }
   EXPECT_EQ(checked, 60 * 3 * 3 * 2 * 2 * 2);
+}
+
+// Vocabularies in which the largest are looked for by columns, and top-p by depth.
+TEST(SamplerTest, DistributionOfManyTokensFollowsTheDefinitions) {
+  constexpr int kTokens = 6000;
+  Sampler sampler(kTokens);
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    auto logits = RandomLogits(kTokens, seed, seed % 3 == 0 ? 4.0 : 40.0);
+    if (seed % 4 == 1) {
+      for (float& logit : logits) logit = std::round(logit);  // ties
+    }
+    if (seed % 4 == 2) {
+      for (size_t i = 0; i < logits.size(); i += 3) logits[i] = -std::numeric_limits<float>::infinity();
+    }
+    for (float temperature : {0.01f, 0.7f, 1.0f, 3.0f, 1e6f}) {
+      for (const auto& [top_k, top_p, min_p] : {std::tuple{0, 1.0f, 0.0f}, std::tuple{40, 1.0f, 0.0f},
+                                                std::tuple{20, 0.8f, 0.0f}, std::tuple{0, 0.95f, 0.0f},
+                                                std::tuple{0, 0.9999f, 0.05f}, std::tuple{5999, 0.5f, 0.0f},
+                                                std::tuple{1, 1.0f, 0.0f}}) {
+        const api::SamplingParams p = {.temperature = temperature, .top_k = top_k, .top_p = top_p, .min_p = min_p};
+        auto law = NaiveLaw(logits, p);
+        std::erase_if(law, [](const auto& entry) { return entry.second < 1e-25; });
+        std::map<int32_t, double> ours;
+        for (const auto& [id, probability] : sampler.Distribution(logits, p)) ours[id] = probability;
+        // A sum that ends within rounding of top_p may take one token more or less.
+        std::erase_if(ours, [](const auto& entry) { return entry.second < 1e-25; });
+        ASSERT_NEAR(static_cast<double>(ours.size()), static_cast<double>(law.size()), top_p < 1 ? 1 : 0)
+            << seed << " " << temperature << " " << top_k << " " << top_p;
+        double distance = 0;
+        for (const auto& [id, probability] : law) {
+          distance += std::abs(probability - (ours.contains(id) ? ours.at(id) : 0));
+        }
+        ASSERT_LT(distance, ours.size() == law.size() ? 1e-11 : 1e-3)
+            << seed << " " << temperature << " " << top_k << " " << top_p;
+      }
+    }
+  }
+}
+
+// The whole vocabulary's race is run without its law; it must end as the race of the law does.
+TEST(SamplerTest, TheRaceOfAllTokensIsTheRaceOfTheirLaw) {
+  for (const int n : {1, 3, 7, 8, 9, 200, 6000}) {
+    Sampler sampler(n);
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+      auto logits = RandomLogits(n, seed, static_cast<double>(seed));
+      for (size_t i = 1; i < logits.size(); i += 5) logits[i] = -std::numeric_limits<float>::infinity();
+      for (const float temperature : {1e-38f, 1e-3f, 0.5f, 1.0f, 2.0f, 1e9f}) {
+        const api::SamplingParams p = {.temperature = temperature, .seed = seed, .lane = 3};
+        const int32_t winner = spec::RaceWinner(sampler.Distribution(logits, p), {seed, 17, 3});
+        EXPECT_EQ(sampler.Sample(logits, p, 17), winner) << n << " " << seed << " " << temperature;
+      }
+    }
+  }
 }
 
 TEST(SamplerTest, DrawsFollowTheDistribution) {

@@ -1,16 +1,10 @@
 #include "spec/coupling.h"
 
-#include <limits>
-
 #include "base/check.h"
 #include "base/random.h"
 
 namespace surety::spec {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
-// -ln(u) >= 1 - u, in real numbers; this much more than rounding can take from it.
-constexpr double kBoundSlack = 1 + 0x1.0p-40;
 
 RandomKey RaceStream(const RaceKey& key) {
   return {.seed = key.seed, .position = key.position, .purpose = RandomPurpose::kRace, .lane = key.lane};
@@ -26,20 +20,10 @@ RaceNoise::RaceNoise(const RaceKey& key)
 // and looking for the largest p first would cost more than it saves.
 int32_t RaceWinner(Law p, const RaceKey& key) {
   const RaceNoise noise(key);
-  double best = kNever;
-  double limit = kNever;  // infinity times 0 is no number, which no gap is below
-  int32_t winner = -1;
-  for (const auto& [token, probability] : p) {
-    const double gap = noise.Gap(token);
-    if (!(gap < limit * probability)) [[likely]] continue;
-    const double time = -std::log1p(-gap) / probability;
-    if (winner >= 0 && (time > best || (time == best && token > winner))) continue;
-    winner = token;
-    best = time;
-    limit = time * kBoundSlack;
-  }
-  SURETY_CHECK_MSG(winner >= 0, "a law without mass");
-  return winner;
+  RaceLead lead;
+  for (const auto& [token, probability] : p) lead.Try(token, probability, noise);
+  SURETY_CHECK_MSG(lead.winner() >= 0, "a law without mass");
+  return lead.winner();
 }
 
 int RaceLeaders(Law p, const RaceKey& key, std::span<int32_t> out) {
@@ -47,7 +31,7 @@ int RaceLeaders(Law p, const RaceKey& key, std::span<int32_t> out) {
   if (out.empty()) return 0;
   const RaceNoise noise(key);
   double times[DraftTree::kMaxNodes];  // of out[0 .. n), ascending
-  double limit = kNever;
+  double limit = RaceLead::kNever;
   size_t n = 0;
   for (const auto& [token, probability] : p) {
     const double gap = noise.Gap(token);
@@ -63,7 +47,7 @@ int RaceLeaders(Law p, const RaceKey& key, std::span<int32_t> out) {
     }
     times[place] = time;
     out[place] = token;
-    if (n == out.size()) limit = times[n - 1] * kBoundSlack;
+    if (n == out.size()) limit = times[n - 1] * RaceLead::kBoundSlack;
   }
   return static_cast<int>(n);
 }

@@ -17,9 +17,11 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "base/function_ref.h"
+#include "kernels/cpu/logits_scan.h"
 #include "spec/draft_tree.h"
 #include "spec/law.h"
 
@@ -48,10 +50,39 @@ class RaceNoise {
   }
   // -ln u.
   double Exponential(int32_t token) const { return -std::log1p(-Gap(token)); }
+  // What Gap mixes with the token, for code that looks at many at once.
+  kernels::cpu::RaceWords words() const { return {first_, second_}; }
 
  private:
   uint64_t first_;
   uint64_t second_;
+};
+
+// Who leads a race of which entries are looked at one by one, in any order.
+class RaceLead {
+ public:
+  // -ln(u) >= 1 - u, in real numbers; this much more than rounding can take from it.
+  static constexpr double kBoundSlack = 1 + 0x1.0p-40;
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+  // An entry of the law, which need not be normalised.
+  void Try(int32_t token, double probability, const RaceNoise& noise) {
+    const double gap = noise.Gap(token);
+    if (!(gap < limit_ * probability)) [[likely]] return;
+    const double time = -std::log1p(-gap) / probability;
+    if (winner_ >= 0 && (time > best_ || (time == best_ && token > winner_))) return;
+    winner_ = token;
+    best_ = time;
+    limit_ = time * kBoundSlack;
+  }
+  // An entry whose gap is not below this times its probability is out.
+  double limit() const { return limit_; }
+  int32_t winner() const { return winner_; }  // -1: none yet
+
+ private:
+  double best_ = kNever;
+  double limit_ = kNever;  // infinity times 0 is no number, which no gap is below
+  int32_t winner_ = -1;
 };
 
 // The winner of the law, which need not be normalised and must have an entry above 0.
