@@ -196,9 +196,13 @@ std::span<const Candidate> Sampler::Distribution(std::span<const float> logits, 
     has_top_p = false;
   } else {
     WeighAll(logits, top, scale);
+    candidates_.resize(weights_.size());
+    size_t n = 0;
     for (size_t i = 0; i < weights_.size(); ++i) {
-      if (weights_[i] > 0) candidates_.emplace_back(static_cast<int32_t>(i), weights_[i]);
+      candidates_[n] = {static_cast<int32_t>(i), weights_[i]};
+      n += weights_[i] > 0 ? 1 : 0;
     }
+    candidates_.resize(n);
     if (params.typical_p < 1.0f || params.min_p > 0.0f) {
       std::sort(candidates_.begin(), candidates_.end(), MoreProbable);
     }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 namespace surety::spec {
 namespace {
@@ -9,7 +11,7 @@ namespace {
 // How far one step moves the logarithms of level and ratio towards what was seen. A ratio moves quickly at first, then
 // slowly: were it to follow a machine that slows down, those of other numbers of rows would be left behind.
 constexpr double kLevelWeight = 0.25, kFirstRatioWeight = 1 - kLevelWeight, kLastRatioWeight = 0.02;
-constexpr double kRelaxation = 0.8;
+constexpr double kDoubt = 0.8;
 
 }  // namespace
 
@@ -23,38 +25,58 @@ void VerifyCost::Observe(int rows, int64_t nanos) {
   } else if (figure.ratio == 0) {
     figure.ratio = std::min(seen / level_, kMostOverGuess * RatioOf(rows));
   } else {
+    const double doubt = std::exchange(figure.doubt, 1);
+    if (doubt < 1 && seen < level_ * figure.ratio * std::sqrt(doubt)) {  // nearer to what it counted as than to what it was
+      figure.ratio *= doubt;
+      figure.n_seen = 1;
+    }
     const double off = std::log(std::min(seen / (level_ * figure.ratio), kMostOver));
     level_ *= std::exp(kLevelWeight * off);
     figure.ratio *= std::exp(std::clamp(1.0 / figure.n_seen, kLastRatioWeight, kFirstRatioWeight) * off);
   }
   ++figure.n_seen;
   figure.last_step = ++n_steps_;
-  RelaxStale();
+  DoubtStale();
   Order();
 }
 
-void VerifyCost::RelaxStale() {
+void VerifyCost::DoubtStale() {
   for (Figure& figure : figures_) {
     if (figure.ratio == 0 || n_steps_ - figure.last_step < kStaleSteps) continue;
-    figure.ratio *= kRelaxation;
-    figure.n_seen = 1;
+    figure.doubt *= kDoubt;
     figure.last_step = n_steps_;
   }
 }
 
 void VerifyCost::Order() {
-  double at_most = 0;  // 0: nothing yet
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  // What was seen lately is bounded by what more rows took, whenever that was.
+  double at_most = kNone;
   for (auto figure = figures_.rbegin(); figure != figures_.rend(); ++figure) {
     if (figure->ratio == 0) continue;
-    at_most = at_most == 0 ? figure->ratio : std::min(at_most, figure->ratio);
-    figure->at_most = at_most;
+    at_most = std::min(at_most, figure->ratio);
+    figure->counts_as = at_most;
+  }
+  double at_least = 0;  // the most that fewer rows took lately
+  for (Figure& figure : figures_) {
+    if (figure.ratio == 0) continue;
+    if (figure.doubt < 1) {
+      figure.counts_as = std::max(figure.counts_as * figure.doubt, at_least);
+    } else {
+      at_least = figure.counts_as;
+    }
+  }
+  at_most = kNone;
+  for (auto figure = figures_.rbegin(); figure != figures_.rend(); ++figure) {
+    if (figure->ratio == 0) continue;
+    figure->counts_as = at_most = std::min(at_most, figure->counts_as);
   }
 }
 
 double VerifyCost::RatioOf(int rows) const {
   rows = std::clamp(rows, 1, kMaxRows);
   int below = rows, above = rows;
-  const auto at = [this](int n) { return figures_[static_cast<size_t>(n)].at_most; };
+  const auto at = [this](int n) { return figures_[static_cast<size_t>(n)].counts_as; };
   while (below > 0 && at(below) == 0) --below;
   while (above <= kMaxRows && at(above) == 0) ++above;
   if (below == 0 && above > kMaxRows) return 0;

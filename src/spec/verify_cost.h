@@ -5,8 +5,8 @@
 // is less. Errors are made on the cheap side, which is tried and corrected; what looks dear would never be tried again:
 // - a step that something else held up counts as little more than what was expected;
 // - fewer rows never cost more than more rows do;
-// - what was not seen for kStaleSteps steps becomes a fifth cheaper. The trials to which that leads are what drafts
-//   that do not pay may cost: a few steps in kStaleSteps.
+// - what was not seen for kStaleSteps steps counts as a fifth cheaper, though not as less than fewer rows that were seen
+//   since. The trials to which that leads are what drafts that do not pay may cost: a few steps in kStaleSteps.
 //
 // Units: nanoseconds of a whole step, rows. Threads: one.
 #pragma once
@@ -32,12 +32,13 @@ class VerifyCost {
   static constexpr double kGuessedSlope = 0.05;
   struct Figure {
     double ratio = 0;       // to the level; 0: none yet
+    double doubt = 1;       // what it counts as, of that: below 1 it was not seen lately
     int n_seen = 0;         // since it was guessed
-    int64_t last_step = 0;  // when it was last seen, or became cheaper
-    double at_most = 0;     // the least of this and all those of more rows
+    int64_t last_step = 0;  // when it was last seen, or doubted
+    double counts_as = 0;   // what of all this is believed
   };
   double RatioOf(int rows) const;
-  void RelaxStale();
+  void DoubtStale();
   void Order();
 
   std::array<Figure, kMaxRows + 1> figures_{};

@@ -5,8 +5,8 @@ Usage: speculation_figures.py SURETY MODEL [--llama LLAMA_SERVER] [--gguf FILE] 
                               [--kinds forms,letters,...] [--tokens 128] [--batch 16]
 
 Starts `SURETY serve` and asks each prompt twice, with `speculate` false and true, in turns; medians of tokens a second
-of decoding (one stream) or of all streams together by the clock (--batch), of the ratio of each pair, tokens a pass and
-the share of drafted tokens that held. Prompts are read before, under a salt of their own each, so nothing but the
+of decoding (one stream) or of all streams by the clock, each busy with one answer after the other (--batch), of the
+ratio of each pair, tokens a pass and the share of drafted tokens that held. Prompts are read before, under a salt of their own each, so nothing but the
 request's own text is looked up; only `repeat` asks for similar letters in one scope. With --llama, llama-server runs
 the same prompts, once plain and once for each of its lookup settings. Needs nothing but Python; a Markdown table, or
 with --json one object.
@@ -158,12 +158,18 @@ class Target:
                 "text": answer["choices"][0].get("text") or answer["choices"][0].get("message", {}).get("content")}
 
 
-def together(asks):
-    results = [None] * len(asks)
+def kept_busy(asks, n_streams):
+    """Answers asks from `n_streams` threads, each of which takes the next one when its own has ended."""
+    results, left, lock = [None] * len(asks), list(range(len(asks))), threading.Lock()
 
-    def work(i):
-        results[i] = asks[i]()
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(asks))]
+    def work():
+        while True:
+            with lock:
+                if not left:
+                    return
+                i = left.pop(0)
+            results[i] = asks[i]()
+    threads = [threading.Thread(target=work) for _ in range(n_streams)]
     begin = time.monotonic()
     for thread in threads:
         thread.start()
@@ -205,26 +211,26 @@ def measure_alone(plain, fast, kind, args):
 
 def measure_batch(plain, fast, kind, args):
     slow, quick, ratios, results, n_equal = [], [], [], [], 0
+    n = args.batch * args.per_stream
     for r in range(args.rounds):
-        bodies = [KINDS[kind](random.Random(100 * (r + 1) + i)) for i in range(args.batch)]
-        texts, rates = [], []
+        bodies = [KINDS[kind](random.Random(1000 * (r + 1) + i)) for i in range(n)]
+        texts, rates = {}, {}
         order = ((plain, False), (fast, True))
         for target, drafts in (order if r % 2 == 0 else order[::-1]):
-            salts = [salt_of(kind, drafts, f"b{r}-{i}") for i in range(args.batch)]
-            together([lambda b=b, s=s: target.ask(b, 1, drafts, s) for b, s in zip(bodies, salts)])
-            done, seconds = together([lambda b=b, s=s: target.ask(b, args.tokens, drafts, s)
-                                      for b, s in zip(bodies, salts)])
-            rates.append((drafts, sum(d["tokens"] for d in done) / seconds))
-            texts.append([d["text"] for d in done])
+            salts = [salt_of(kind, drafts, f"b{r}-{i}") for i in range(n)]
+            kept_busy([lambda b=b, s=s: target.ask(b, 1, drafts, s) for b, s in zip(bodies, salts)], args.batch)
+            done, seconds = kept_busy([lambda b=b, s=s: target.ask(b, args.tokens, drafts, s)
+                                       for b, s in zip(bodies, salts)], args.batch)
+            rates[drafts] = sum(d["tokens"] for d in done) / seconds
+            texts[drafts] = [d["text"] for d in done]
             results += done if drafts else []
-        rate = dict(rates)
-        slow.append(rate[False])
-        quick.append(rate[True])
-        ratios.append(rate[True] / rate[False])
-        n_equal += sum(a == b for a, b in zip(*texts))
+        slow.append(rates[False])
+        quick.append(rates[True])
+        ratios.append(rates[True] / rates[False])
+        n_equal += sum(a == b for a, b in zip(texts[False], texts[True]))
     return {"kind": kind, "batch": args.batch, "plain": round(statistics.median(slow), 1),
             "drafted_speed": round(statistics.median(quick), 1), "ratio": round(statistics.median(ratios), 2),
-            "same_texts": f"{n_equal}/{args.batch * args.rounds}", **drafts_of(results)}
+            "same_texts": f"{n_equal}/{n * args.rounds}", **drafts_of(results)}
 
 
 def rows_of(name, plain, fast, args):
@@ -245,7 +251,8 @@ def main():
     parser.add_argument("--gguf", help="the model's file, for llama-server")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3, help="of --batch prompts; 0: none")
-    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--batch", type=int, default=16, help="streams that run together")
+    parser.add_argument("--per-stream", type=int, default=3, help="answers of each in a round, one after the other")
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--threads", type=int, default=os.cpu_count())
@@ -254,7 +261,7 @@ def main():
     rows, targets = [], []
     try:
         port = free_port()
-        ours = Target("surety", [args.surety, "serve", "-m", args.model, "--port", str(port), "-c", "1024",
+        ours = Target("surety", [args.surety, "serve", "-m", args.model, "--port", str(port), "-c", "4096",
                                  "--parallel", str(args.batch), "-t", str(args.threads)], port, {"speculate": False})
         targets.append(ours)
         rows += rows_of("surety", ours.wait(args.model), ours, args)

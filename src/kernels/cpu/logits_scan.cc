@@ -113,29 +113,38 @@ int64_t NextInRaceScan(const float* x, int64_t from, int64_t n, float top, float
   const DoubleTag d;
   const hn::RebindToUnsigned<DoubleTag> du;
   const hn::Rebind<float, DoubleTag> df;
-  const auto step = hn::Set(du, 0x9E3779B97F4A7C15);
-  const auto first = hn::Set(du, words.first), second = hn::Set(du, words.second);
-  const auto vlimit = hn::Set(d, limit);
-  for (int64_t i = from; i < n; i += kDoubles) {
-    // Near the end some are looked at again: they have been passed over.
-    const int64_t at = std::max<int64_t>(0, std::min(i, n - kDoubles));
-    auto u = hn::Add(first, MulLow(du, hn::Iota(du, static_cast<uint64_t>(at)), step));
+  constexpr uint64_t kStep = 0x9E3779B97F4A7C15;
+  HWY_ALIGN uint64_t lanes[8];
+  const auto first_of = [&](int64_t at) HWY_ATTR {
+    for (int64_t lane = 0; lane < kDoubles; ++lane) lanes[lane] = words.first + static_cast<uint64_t>(at + lane) * kStep;
+    return hn::Load(du, lanes);
+  };
+  const auto second = hn::Set(du, words.second), all_steps = hn::Set(du, kDoubles * kStep);
+  const auto one = hn::Set(d, 1.0), vlimit = hn::Set(d, limit);
+  // Which of the tokens from `at` on may be below the limit; `u`: their first words.
+  const auto below = [&](int64_t at, auto u) HWY_ATTR {
     u = MulLow(du, hn::Xor(u, hn::ShiftRight<30>(u)), hn::Set(du, 0xBF58476D1CE4E5B9));
     u = hn::Xor(u, second);
     u = MulLow(du, hn::Xor(u, hn::ShiftRight<27>(u)), hn::Set(du, 0x94D049BB133111EB));
     u = hn::Xor(u, hn::ShiftRight<31>(u));
     // The upper 52 bits behind a one: never more than the gap.
-    const auto one = hn::Set(d, 1.0);
     const auto gap = hn::Sub(hn::BitCast(d, hn::Or(hn::ShiftRight<12>(u), hn::BitCast(du, one))), one);
     const auto exponent = hn::Mul(hn::Sub(hn::LoadU(df, x + at), hn::Set(df, top)), hn::Set(df, scale));
-    const auto bound = hn::Mul(vlimit, hn::PromoteTo(d, ExpNonPositive(df, exponent)));
-    const auto mask = hn::Lt(gap, bound);
-    if (hn::AllFalse(d, mask)) [[likely]] continue;
-    uint8_t bits[8] = {};
-    hn::StoreMaskBits(d, mask, bits);
-    for (int64_t lane = i - at; lane < kDoubles; ++lane) {
-      if ((bits[0] >> lane & 1) != 0) return at + lane;
-    }
+    return hn::Lt(gap, hn::Mul(vlimit, hn::PromoteTo(d, ExpNonPositive(df, exponent))));
+  };
+  int64_t i = from;
+  auto u = first_of(i);
+  for (; i + kDoubles <= n; i += kDoubles, u = hn::Add(u, all_steps)) {
+    const intptr_t lane = hn::FindFirstTrue(d, below(i, u));
+    if (lane >= 0) [[unlikely]] return i + lane;
+  }
+  if (i >= n) return n;
+  // The last ones with some before them, which have been looked at.
+  const int64_t at = n - kDoubles;
+  uint8_t bits[8] = {};
+  hn::StoreMaskBits(d, below(at, first_of(at)), bits);
+  for (; i < n; ++i) {
+    if ((bits[0] >> (i - at) & 1) != 0) return i;
   }
   return n;
 }
