@@ -22,15 +22,19 @@ void ForcedDrafter::Draft(std::span<const DraftWish> wishes, std::span<DraftProp
     auto& slot = sequence.drafters[static_cast<size_t>(method())];
     if (slot == nullptr) slot = std::make_unique<State>();
     State& state = *static_cast<State*>(slot.get());
-    state.tokens.clear();
+    if (state.n_right > 0 && state.n_right < state.tokens.size()) {  // what was forced and has not come yet still is
+      state.tokens.erase(state.tokens.begin(), state.tokens.begin() + static_cast<int64_t>(state.n_right));
+    } else {
+      state.tokens.clear();
+      const std::string bytes = sequence.shaped.ForcedBytes(kMostForcedBytes);
+      if (bytes.size() >= 2) state.tokens = tokenizer_.Encode(bytes, false);
+    }
     state.n_right = 0;
-    const std::string bytes = sequence.shaped.ForcedBytes(kMostForcedBytes);
-    if (bytes.size() < 2) continue;
-    state.tokens = tokenizer_.Encode(bytes, false);
-    const int most = std::min(wishes[i].max_depth, wishes[i].max_nodes);
-    if (state.tokens.size() > static_cast<size_t>(most)) state.tokens.resize(static_cast<size_t>(most));
+    if (state.tokens.empty()) continue;
+    const auto most = std::min(state.tokens.size(),
+                               static_cast<size_t>(std::min(wishes[i].max_depth, wishes[i].max_nodes)));
     int node = 0;
-    for (size_t depth = 0; depth < state.tokens.size() && node != spec::DraftTree::kFull; ++depth) {
+    for (size_t depth = 0; depth < most && node != spec::DraftTree::kFull; ++depth) {
       node = proposals[i]->tree.Add(node, state.tokens[depth], by_depth_.Of(ForcedClass(depth)));
     }
     proposals[i]->is_blind = true;

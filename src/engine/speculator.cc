@@ -316,30 +316,36 @@ void Speculator::Plan(std::span<Sequence* const> running, kv::PrefixCache& cache
   Choose(n_decoding);
 }
 
+// What is left of an offer: nodes in `keep`, arranged in preorder.
+void Speculator::Arrange(Offered& offer, uint64_t keep) {
+  SequenceDraft arranged;
+  arranged.Take(offer.draft, keep, offer.draft.kind == spec::ProposalKind::kOneHot);
+  offer.draft = std::move(arranged);
+}
+
 // Lets the policy choose among all that is offered.
 void Speculator::Choose(int n_decoding) {
-  offers_.clear();
-  // Each walk of a grammar takes time while nothing else runs, so in a step there are few more than rows to be had.
-  int n_constrained = 0;
-  for (size_t i = 0; i < n_offered_; ++i) n_constrained += offered_[i]->sequence->shaped.constrained() ? 1 : 0;
-  const int walks = std::max(1, kCandidatesPerRow * options_.max_draft_rows / std::max(1, n_constrained));
   for (size_t i = 0; i < n_offered_; ++i) {
     Offered& offer = *offered_[i];
     if (offer.saw_noise) offer.draft.blind = 0;
     uint64_t keep = 1;
     ExpectedOf(offer.draft.tree, &keep);
-    // Chosen tokens that the constraint forbids leave their rows to others. Drawn ones stay, with a probability of 0.
-    const bool is_chosen = offer.draft.kind == spec::ProposalKind::kOneHot;
-    if (is_chosen && offer.sequence->shaped.constrained()) {
-      keep = offer.sequence->shaped.AllowedNodes(offer.draft.tree, LikeliestNodes(offer.draft.tree, keep, walks));
-    }
-    SequenceDraft arranged;
-    arranged.Take(offer.draft, keep, is_chosen);
-    offer.draft = std::move(arranged);
+    Arrange(offer, keep);
+  }
+  ChooseAmongOffers(n_decoding);
+  if (DropForbidden()) ChooseAmongOffers(n_decoding);
+  for (size_t i = 0; i < n_offered_; ++i) {
+    if (offers_[i].n_chosen() > 0) offered_[i]->sequence->draft.Take(offered_[i]->draft, offers_[i].chosen, false);
+  }
+}
+
+void Speculator::ChooseAmongOffers(int n_decoding) {
+  offers_.clear();
+  for (size_t i = 0; i < n_offered_; ++i) {
     spec::DraftOffer& choice = offers_.emplace_back();
-    choice.tree = &offer.draft.tree;
+    choice.tree = &offered_[i]->draft.tree;
     choice.max_branches = options_.max_branches;
-    choice.branch_time = options_.whatever_it_costs ? 0 : BranchNanos(*offer.sequence);
+    choice.branch_time = options_.whatever_it_costs ? 0 : BranchNanos(*offered_[i]->sequence);
   }
   // Beyond the table's end all steps look equally long.
   const int most = std::min(options_.max_draft_rows, spec::VerifyCost::kMaxRows - n_decoding);
@@ -347,9 +353,30 @@ void Speculator::Choose(int n_decoding) {
     if (options_.whatever_it_costs) return 1.0;
     return rows > n_decoding ? kWorthwhile * cost_.Of(rows) : cost_.Of(rows);
   });
+}
+
+// Chosen tokens that a constraint forbids leave their rows to others. Drawn ones stay, with a probability of 0. Each
+// walk of a grammar takes time while nothing else runs, so only what would be verified is walked, and in a step few
+// more nodes than there are rows to be had. True: an offer has become smaller.
+bool Speculator::DropForbidden() {
+  int n_constrained = 0;
+  const auto is_walked = [&](size_t i) {
+    return offers_[i].n_chosen() > 0 && offered_[i]->sequence->shaped.constrained() &&
+           offered_[i]->draft.kind == spec::ProposalKind::kOneHot;
+  };
+  for (size_t i = 0; i < n_offered_; ++i) n_constrained += is_walked(i) ? 1 : 0;
+  if (n_constrained == 0) return false;
+  const int walks = std::max(1, kCandidatesPerRow * options_.max_draft_rows / n_constrained);
+  bool is_smaller = false;
   for (size_t i = 0; i < n_offered_; ++i) {
-    if (offers_[i].n_chosen() > 0) offered_[i]->sequence->draft.Take(offered_[i]->draft, offers_[i].chosen, false);
+    if (!is_walked(i)) continue;
+    Offered& offer = *offered_[i];
+    const int n_nodes = offer.draft.n_nodes();
+    const uint64_t all = offer.draft.tree.size() == 64 ? ~uint64_t{0} : (uint64_t{1} << offer.draft.tree.size()) - 1;
+    Arrange(offer, offer.sequence->shaped.AllowedNodes(offer.draft.tree, LikeliestNodes(offer.draft.tree, all, walks)));
+    is_smaller |= offer.draft.n_nodes() < n_nodes;
   }
+  return is_smaller;
 }
 
 void Speculator::Observe(Sequence& sequence, int32_t token) {

@@ -137,7 +137,10 @@ class Speculator {
   Extent BestExtent(const Drafter& drafter, int n_decoding, std::span<const size_t> asking) const;
   DraftWish WishFor(const Drafter& drafter, Sequence& sequence, const Extent& extent, int n_decoding, int n_asking);
   void Ask(Drafter& drafter, std::span<const size_t> offers, std::span<const DraftWish> wishes);
+  static void Arrange(Offered& offer, uint64_t keep);
   void Choose(int n_decoding);
+  void ChooseAmongOffers(int n_decoding);
+  bool DropForbidden();
   double BranchNanos(const Sequence& sequence) const { return branch_cost_.Of(sequence.n_tokens(), cost_.Of(1)); }
 
   SpeculationOptions options_;

@@ -26,7 +26,7 @@ void VerifyCost::Observe(int rows, int64_t nanos) {
     figure.ratio = std::min(seen / level_, kMostOverGuess * RatioOf(rows));
   } else {
     const double doubt = std::exchange(figure.doubt, 1);
-    if (doubt < 1 && seen < level_ * figure.ratio * std::sqrt(doubt)) {  // nearer to what it counted as than to what it was
+    if (doubt < 1 && seen < level_ * figure.ratio * std::sqrt(doubt)) {  // nearer to what it counted as
       figure.ratio *= doubt;
       figure.n_seen = 1;
     }

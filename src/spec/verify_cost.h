@@ -5,8 +5,8 @@
 // is less. Errors are made on the cheap side, which is tried and corrected; what looks dear would never be tried again:
 // - a step that something else held up counts as little more than what was expected;
 // - fewer rows never cost more than more rows do;
-// - what was not seen for kStaleSteps steps counts as a fifth cheaper, though not as less than fewer rows that were seen
-//   since. The trials to which that leads are what drafts that do not pay may cost: a few steps in kStaleSteps.
+// - what was not seen for kStaleSteps steps counts as a fifth cheaper, though not as less than fewer rows that were
+//   seen since. The trials to which that leads are what drafts that do not pay may cost: a few steps in kStaleSteps.
 //
 // Units: nanoseconds of a whole step, rows. Threads: one.
 #pragma once

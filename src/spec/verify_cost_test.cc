@@ -195,7 +195,7 @@ TEST(VerifyCostTest, WhatIsOldDoesNotSpeakAgainstWhatWasSeenSince) {
 }
 
 // A batch after a single stream and a single stream after a batch, whose figures are old by then: a policy that follows
-// the table loses next to nothing, and finds what pays. (Before, old figures could cost a quarter of the time for good.)
+// the table loses next to nothing, and finds what pays. Symptom: old figures cost a quarter of the time for good.
 TEST(VerifyCostTest, OldFiguresCostAFewTrials) {
   for (const double slope : {0.06, 0.15, 0.3}) {
     for (const double noise : {0.0, 0.05, 0.15}) {

@@ -116,7 +116,7 @@ int64_t NextInRaceScan(const float* x, int64_t from, int64_t n, float top, float
   constexpr uint64_t kStep = 0x9E3779B97F4A7C15;
   HWY_ALIGN uint64_t lanes[8];
   const auto first_of = [&](int64_t at) HWY_ATTR {
-    for (int64_t lane = 0; lane < kDoubles; ++lane) lanes[lane] = words.first + static_cast<uint64_t>(at + lane) * kStep;
+    for (int64_t i = 0; i < kDoubles; ++i) lanes[i] = words.first + static_cast<uint64_t>(at + i) * kStep;
     return hn::Load(du, lanes);
   };
   const auto second = hn::Set(du, words.second), all_steps = hn::Set(du, kDoubles * kStep);
