@@ -50,7 +50,7 @@ class AlignedBuffer {
 
 // Blocks that live about as long as each other, such as a model's matrices, side by side in chunks of huge pages:
 // alone, one smaller than a huge page lies in small pages, and reading many waits for the tables of pages (decode of a
-// 135M model is a seventh faster). A chunk goes back when the last block in it does.
+// 135M model is a seventh faster). A chunk goes back when the last block in it does; the arena holds the one it fills.
 // Threads: one at a time; blocks may be released by any. Errors: as AlignedBuffer::TryAllocate.
 class BufferArena {
  public:

@@ -333,5 +333,43 @@ TEST_F(EngineTest, LogprobsDescribeTheRawDistribution) {
   EXPECT_EQ(n, 6);
 }
 
+// Symptom (by reading): log-probabilities of a prompt were worked out before anything had looked whether its logits are
+// numbers, and looking for the largest of none ended the process.
+TEST_F(EngineTest, LogitsThatAreNoNumbersEndARequestWithAnError) {
+  const auto folder = std::filesystem::temp_directory_path() / ("surety-damaged-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  const std::filesystem::path path = folder / "damaged.gguf";
+  std::filesystem::copy_file(std::string(SURETY_TESTDATA) + "/gguf/tiny-llama-q8_0.gguf", path,
+                             std::filesystem::copy_options::overwrite_existing);
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-4096, std::ios::end);
+    file << std::string(4096, '\xFF');  // the scales among them are NaN
+  }
+  auto model = LocalModel::Open(FileSystem::Real(), {.path = path, .n_threads = 2},
+                                [](const model::LoadProgress&) { return true; });
+  std::filesystem::remove_all(folder);
+  ASSERT_TRUE(model.has_value()) << model.error().ToString();
+  for (const int n_prompt_logprobs : {-1, 0, 3}) {
+    auto engine = Engine::Make(**model, {.max_prompt_logprob_rows = 8});
+    ASSERT_TRUE(engine.has_value());
+    api::GenerationRequest request = Request(1, 40, 5);
+    request.n_prompt_logprobs = n_prompt_logprobs;
+    ASSERT_TRUE((*engine)->Submit(request).has_value());
+    int n_ends = 0;
+    for (int step = 0; !(*engine)->idle() && step < 100; ++step) {
+      std::vector<api::Event> events;
+      ASSERT_TRUE((*engine)->Step(events).ok());
+      for (const api::Event& event : events) {
+        if (event.finish == api::FinishReason::kNone) continue;
+        ++n_ends;
+        EXPECT_EQ(event.error.code(), StatusCode::kDataLoss);
+        EXPECT_NE(event.error.message().find("not all finite"), std::string::npos) << event.error.ToString();
+      }
+    }
+    EXPECT_EQ(n_ends, 1);
+  }
+}
+
 }  // namespace
 }  // namespace surety::engine

@@ -24,7 +24,8 @@ class ForcedDrafter final : public Drafter {
  private:
   struct State final : DrafterState {
     std::vector<int32_t> tokens;
-    size_t n_right = 0;  // of them, that have come
+    size_t n_right = 0;    // of them, that have come
+    bool goes_on = false;  // more is forced behind them
   };
 
   const model::Tokenizer& tokenizer_;

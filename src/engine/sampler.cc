@@ -14,8 +14,7 @@ namespace {
 
 using Candidate = std::pair<int32_t, double>;
 
-// exp(-60) of the best: even a million such tokens together hold less than 2^-53, the step of the uniform draw.
-using kernels::cpu::kLeastExponent;
+using kernels::cpu::kLeastExponent;  // even a million such tokens together hold less than 2^-53, the step of a draw
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 constexpr float kLargest = std::numeric_limits<float>::max();
 
@@ -129,26 +128,34 @@ void Sampler::Penalise(std::span<float> logits, const api::SamplingParams& param
   }
 }
 
-// candidates_ = the tokens whose logits are at least `threshold`, ascending, with their weights: at most exp(0) = 1.
-void Sampler::TakeFrom(std::span<const float> logits, float threshold, float top, double scale) {
+// indices_ = the tokens whose logits are at least `threshold`, ascending.
+void Sampler::FindFrom(std::span<const float> logits, float threshold) {
   indices_.resize(logits.size());
-  const int64_t n = kernels::cpu::IndicesFrom(logits, threshold, indices_);
+  indices_.resize(static_cast<size_t>(kernels::cpu::IndicesFrom(logits, threshold, indices_)));
+}
+
+// candidates_ = the tokens of indices_ in their order with their weights, exp(0) = 1 at most.
+void Sampler::WeighFound(std::span<const float> logits, float top, double scale) {
   candidates_.clear();
-  for (const int32_t token : std::span(indices_).first(static_cast<size_t>(n))) {
+  for (const int32_t token : indices_) {
     const double exponent = (static_cast<double>(logits[static_cast<size_t>(token)]) - top) * scale;
     if (exponent > kLeastExponent) candidates_.emplace_back(token, std::exp(exponent));
   }
 }
 
-// candidates_ = the k most probable tokens in descending order; ties at the k-th place: lower ids stay.
+// candidates_ = the k tokens of the largest logits in descending order; ties at the k-th place: lower ids stay.
 void Sampler::TakeTopK(std::span<const float> logits, size_t k, float top, double scale) {
-  TakeFrom(logits, ThresholdOfTop(logits, k, work_), top, scale);
-  if (candidates_.size() > k) {
-    std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<int64_t>(k) - 1, candidates_.end(),
-                     MoreProbable);
-    candidates_.resize(k);
+  const auto is_before = [&](int32_t a, int32_t b) {
+    const float la = logits[static_cast<size_t>(a)], lb = logits[static_cast<size_t>(b)];
+    return la != lb ? la > lb : a < b;
+  };
+  FindFrom(logits, ThresholdOfTop(logits, k, work_));
+  if (indices_.size() > k) {
+    std::nth_element(indices_.begin(), indices_.begin() + static_cast<int64_t>(k) - 1, indices_.end(), is_before);
+    indices_.resize(k);
   }
-  std::sort(candidates_.begin(), candidates_.end(), MoreProbable);
+  std::sort(indices_.begin(), indices_.end(), is_before);
+  WeighFound(logits, top, scale);
 }
 
 // weights_ = all tokens' weights. Returns their sum, by eight lanes.
@@ -167,16 +174,27 @@ double Sampler::WeighAll(std::span<const float> logits, float top, double scale)
 // candidates_ = the fewest most probable tokens that hold top_p of the whole vocabulary's mass, in descending order.
 void Sampler::TakeTopP(std::span<const float> logits, double top_p, float top, double scale) {
   const double mass = top_p * WeighAll(logits, top, scale);
-  // They are seldom far from the best, so few are put in order.
+  // They are seldom far from the best.
   for (double depth = 4;; depth *= 2) {
     const bool all = depth >= -kLeastExponent;
-    TakeFrom(logits, all ? kMasked : static_cast<float>(top - depth / scale), top, scale);
+    FindFrom(logits, all ? kMasked : static_cast<float>(top - depth / scale));
+    WeighFound(logits, top, scale);
     double sum = 0;
     for (const Candidate& c : candidates_) sum += c.second;
     if (all || sum >= mass) break;
   }
-  std::sort(candidates_.begin(), candidates_.end(), MoreProbable);
-  KeepTopP(candidates_, mass);
+  // Off a heap: few are kept of what may be many.
+  const auto less_probable = [](const Candidate& a, const Candidate& b) { return MoreProbable(b, a); };
+  std::make_heap(candidates_.begin(), candidates_.end(), less_probable);
+  auto heap_end = candidates_.end();
+  double kept = 0;
+  do {
+    std::pop_heap(candidates_.begin(), heap_end, less_probable);
+    kept += (--heap_end)->second;
+  } while (kept < mass && heap_end != candidates_.begin());
+  // The kept ones stand at the end, the most probable last.
+  std::reverse(candidates_.begin(), candidates_.end());
+  candidates_.resize(static_cast<size_t>(candidates_.end() - heap_end));
 }
 
 std::span<const Candidate> Sampler::Distribution(std::span<const float> logits, const api::SamplingParams& params) {
@@ -255,11 +273,12 @@ api::TokenLogprob LogprobOf(std::span<const float> logits, int32_t token, int n_
   api::TokenLogprob result;
   result.token = token;
   result.logprob = static_cast<float>(logits[static_cast<size_t>(token)] - log_sum);
-  const auto n = std::min(static_cast<size_t>(std::max(0, n_top)), logits.size());
+  auto n = std::min(static_cast<size_t>(std::max(0, n_top)), logits.size());
   if (n == 0) return result;
   std::vector<float> work;
   std::vector<int32_t> ids(logits.size());
   ids.resize(static_cast<size_t>(kernels::cpu::IndicesFrom(logits, ThresholdOfTop(logits, n, work), ids)));
+  n = std::min(n, ids.size());
   std::partial_sort(ids.begin(), ids.begin() + static_cast<int64_t>(n), ids.end(), [&](int32_t a, int32_t b) {
     const float la = logits[static_cast<size_t>(a)], lb = logits[static_cast<size_t>(b)];
     return la != lb ? la > lb : a < b;

@@ -42,7 +42,8 @@ class Sampler {
   // Bias, penalties and the minimum length, in place. end_ids are masked while n_output < min_tokens.
   void Penalise(std::span<float> logits, const api::SamplingParams& params, const TokenHistory& history,
                 std::span<const int32_t> end_ids) const;
-  // The distribution after all transforms: (token, probability), descending; probabilities sum to 1.
+  // The distribution after all transforms: (token, probability); probabilities sum to 1. Descending, or by id where
+  // nothing but the temperature shapes it.
   // Call after Penalise. The span is valid until the next call.
   std::span<const std::pair<int32_t, double>> Distribution(std::span<const float> logits,
                                                            const api::SamplingParams& params);
@@ -51,7 +52,8 @@ class Sampler {
   int32_t Sample(std::span<const float> logits, const api::SamplingParams& params, uint64_t position);
 
  private:
-  void TakeFrom(std::span<const float> logits, float threshold, float top, double scale);
+  void FindFrom(std::span<const float> logits, float threshold);
+  void WeighFound(std::span<const float> logits, float top, double scale);
   void TakeTopK(std::span<const float> logits, size_t k, float top, double scale);
   void TakeTopP(std::span<const float> logits, double top_p, float top, double scale);
   double WeighAll(std::span<const float> logits, float top, double scale);

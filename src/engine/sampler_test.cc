@@ -136,6 +136,23 @@ TEST(SamplerTest, DistributionOfManyTokensFollowsTheDefinitions) {
   }
 }
 
+TEST(SamplerTest, TheOnlyTokenOfTopKIsTheLargest) {
+  for (const int n : {4, 6000}) {
+    Sampler sampler(n);
+    std::vector<float> logits(static_cast<size_t>(n), -1.0f);
+    logits[1] = 0.0f;
+    logits[2] = 1e-20f;  // the weights of both are 1
+    logits[3] = 1e-20f;
+    for (const float temperature : {0.1f, 1.0f, 100.0f}) {
+      EXPECT_EQ(sampler.Sample(logits, {.temperature = temperature, .top_k = 1}, 0), 2) << n;
+    }
+    logits[0] = NAN;  // asked by mistake: any answer, no crash
+    EXPECT_LT(LogprobOf(logits, 1, 3).top.size(), 4u);
+    std::fill(logits.begin(), logits.end(), NAN);
+    EXPECT_LT(LogprobOf(logits, 1, 3).top.size(), 4u);
+  }
+}
+
 // The whole vocabulary's race is run without its law; it must end as the race of the law does.
 TEST(SamplerTest, TheRaceOfAllTokensIsTheRaceOfTheirLaw) {
   for (const int n : {1, 3, 7, 8, 9, 200, 6000}) {

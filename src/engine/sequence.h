@@ -68,6 +68,7 @@ struct Sequence {
   StopMatcher stops;
   ShapedAnswer shaped;
   std::vector<api::TokenLogprob> prompt_logprobs;
+  Status prompt_status;  // why they cannot be had: it ends the answer
   int64_t first_planned_ns = 0, first_token_ns = 0, last_token_ns = 0;
   int64_t preempted_prefill_ns = 0, preempted_decode_ns = 0;  // waited before and after the first token
   int64_t preempted_since_ns = 0;

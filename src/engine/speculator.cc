@@ -140,6 +140,7 @@ Speculator::Offered& Speculator::AddOffer(Sequence& sequence) {
   offer.expected = 0;
   offer.is_forced = false;
   offer.saw_noise = false;
+  offer.is_walked = false;
   return offer;
 }
 
@@ -332,8 +333,9 @@ void Speculator::Choose(int n_decoding) {
     ExpectedOf(offer.draft.tree, &keep);
     Arrange(offer, keep);
   }
-  ChooseAmongOffers(n_decoding);
-  if (DropForbidden()) ChooseAmongOffers(n_decoding);
+  do {
+    ChooseAmongOffers(n_decoding);
+  } while (DropForbidden());
   for (size_t i = 0; i < n_offered_; ++i) {
     if (offers_[i].n_chosen() > 0) offered_[i]->sequence->draft.Take(offered_[i]->draft, offers_[i].chosen, false);
   }
@@ -356,27 +358,25 @@ void Speculator::ChooseAmongOffers(int n_decoding) {
 }
 
 // Chosen tokens that a constraint forbids leave their rows to others. Drawn ones stay, with a probability of 0. Each
-// walk of a grammar takes time while nothing else runs, so only what would be verified is walked, and in a step few
-// more nodes than there are rows to be had. True: an offer has become smaller.
+// walk of a grammar takes time while nothing else runs, so only offers are walked of which something would be verified,
+// each once, and in a step few more nodes than there are rows to be had. True: some were walked, so there is to be
+// chosen again.
 bool Speculator::DropForbidden() {
-  int n_constrained = 0;
-  const auto is_walked = [&](size_t i) {
-    return offers_[i].n_chosen() > 0 && offered_[i]->sequence->shaped.constrained() &&
+  int n_walked = 0;
+  const auto is_to_walk = [&](size_t i) {
+    return offers_[i].n_chosen() > 0 && !offered_[i]->is_walked && offered_[i]->sequence->shaped.constrained() &&
            offered_[i]->draft.kind == spec::ProposalKind::kOneHot;
   };
-  for (size_t i = 0; i < n_offered_; ++i) n_constrained += is_walked(i) ? 1 : 0;
-  if (n_constrained == 0) return false;
-  const int walks = std::max(1, kCandidatesPerRow * options_.max_draft_rows / n_constrained);
-  bool is_smaller = false;
+  for (size_t i = 0; i < n_offered_; ++i) n_walked += is_to_walk(i) ? 1 : 0;
+  const int walks = std::max(1, kCandidatesPerRow * options_.max_draft_rows / std::max(1, n_walked));
   for (size_t i = 0; i < n_offered_; ++i) {
-    if (!is_walked(i)) continue;
+    if (!is_to_walk(i)) continue;
     Offered& offer = *offered_[i];
-    const int n_nodes = offer.draft.n_nodes();
-    const uint64_t all = offer.draft.tree.size() == 64 ? ~uint64_t{0} : (uint64_t{1} << offer.draft.tree.size()) - 1;
+    offer.is_walked = true;
+    const uint64_t all = ~uint64_t{0} >> (spec::DraftTree::kMaxNodes - offer.draft.tree.size());
     Arrange(offer, offer.sequence->shaped.AllowedNodes(offer.draft.tree, LikeliestNodes(offer.draft.tree, all, walks)));
-    is_smaller |= offer.draft.n_nodes() < n_nodes;
   }
-  return is_smaller;
+  return n_walked > 0;
 }
 
 void Speculator::Observe(Sequence& sequence, int32_t token) {

@@ -120,6 +120,7 @@ class Speculator {
     // A drafter was asked that may look at the random numbers of the next positions. Which nodes there are, and so
     // which would be trials, may then depend on them: the step has no trials for the monitor, whatever was proposed.
     bool saw_noise = false;
+    bool is_walked = false;  // by its constraint
   };
   // How much a drafter that costs steps is asked for.
   struct Extent {

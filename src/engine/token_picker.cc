@@ -16,6 +16,11 @@ std::vector<int32_t> EndIds(const model::Tokenizer& tokenizer) {
   return ids;
 }
 
+Status NotFiniteError(int64_t position) {
+  return DataLossError("the model's logits at position " + std::to_string(position) +
+                       " are not all finite numbers: its weights are damaged, or it overflows");
+}
+
 TokenPicker::TokenPicker(Executor& executor, int vocab_size, std::vector<int32_t> end_ids)
     : executor_(executor), vocab_size_(vocab_size), end_ids_(std::move(end_ids)) {
   for (int i = 0; i < executor.n_workers(); ++i) tools_.push_back(std::make_unique<Tools>(vocab_size));
@@ -149,9 +154,9 @@ int32_t TokenPicker::PickOne(PickJob& job, int node, Tools& tools) const {
   Sequence& sequence = *job.sequence;
   const api::GenerationRequest& request = sequence.state->request();
   const auto position = static_cast<uint64_t>(sequence.n_prompt + sequence.history.n_output());
-  if (!AllFinite(logits)) {
-    job.status = DataLossError("the model's logits at position " + std::to_string(position - 1) +
-                               " are not all finite numbers: its weights are damaged, or it overflows");
+  job.status = sequence.prompt_status;
+  if (job.status.ok() && !AllFinite(logits)) job.status = NotFiniteError(static_cast<int64_t>(position) - 1);
+  if (!job.status.ok()) {
     return -1;
   }
   const bool wants_logprobs = request.n_logprobs >= 0;

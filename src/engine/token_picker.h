@@ -18,6 +18,9 @@
 
 namespace surety::engine {
 
+// kDataLoss: logits at this position of the text are no numbers.
+Status NotFiniteError(int64_t position);
+
 // The tokens of one choice: the one behind its last row, and where a node of its draft holds that token the one behind
 // that node's row, and so on down the tree.
 struct PickJob {

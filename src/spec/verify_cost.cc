@@ -12,6 +12,7 @@ namespace {
 // slowly: were it to follow a machine that slows down, those of other numbers of rows would be left behind.
 constexpr double kLevelWeight = 0.25, kFirstRatioWeight = 1 - kLevelWeight, kLastRatioWeight = 0.02;
 constexpr double kDoubt = 0.8;
+constexpr double kNone = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
@@ -48,28 +49,37 @@ void VerifyCost::DoubtStale() {
   }
 }
 
+// What was seen lately is bounded by what more rows took lately. What is doubted lies between what fewer and more rows
+// took lately, and counts as no less than it would be guessed from those had it never been seen.
 void VerifyCost::Order() {
-  constexpr double kNone = std::numeric_limits<double>::infinity();
-  // What was seen lately is bounded by what more rows took, whenever that was.
   double at_most = kNone;
-  for (auto figure = figures_.rbegin(); figure != figures_.rend(); ++figure) {
-    if (figure->ratio == 0) continue;
-    at_most = std::min(at_most, figure->ratio);
-    figure->counts_as = at_most;
-  }
-  double at_least = 0;  // the most that fewer rows took lately
-  for (Figure& figure : figures_) {
+  int other = 0;  // the nearest number of rows that was seen lately
+  for (int rows = kMaxRows; rows >= 1; --rows) {
+    Figure& figure = figures_[static_cast<size_t>(rows)];
     if (figure.ratio == 0) continue;
-    if (figure.doubt < 1) {
-      figure.counts_as = std::max(figure.counts_as * figure.doubt, at_least);
+    if (figure.doubt == 1) {
+      figure.counts_as = at_most = std::min(at_most, figure.ratio);
+      other = rows;
     } else {
+      const double guess = other > 0 ? at_most * GuessedShare(rows, other) : 0;
+      figure.counts_as = std::max(figure.ratio * figure.doubt, std::min(figure.ratio, guess));
+    }
+  }
+  double at_least = 0;
+  for (int rows = 1; rows <= kMaxRows; ++rows) {
+    Figure& figure = figures_[static_cast<size_t>(rows)];
+    if (figure.ratio == 0) continue;
+    if (figure.doubt == 1) {
       at_least = figure.counts_as;
+      other = rows;
+    } else if (at_least > 0) {
+      const double guess = at_least * GuessedMore(other, rows);
+      figure.counts_as = std::max({figure.counts_as, at_least, std::min(figure.ratio, guess)});
     }
   }
   at_most = kNone;
   for (auto figure = figures_.rbegin(); figure != figures_.rend(); ++figure) {
-    if (figure->ratio == 0) continue;
-    figure->counts_as = at_most = std::min(at_most, figure->counts_as);
+    if (figure->ratio > 0) figure->counts_as = at_most = std::min(at_most, figure->counts_as);
   }
 }
 
@@ -81,8 +91,8 @@ double VerifyCost::RatioOf(int rows) const {
   while (above <= kMaxRows && at(above) == 0) ++above;
   if (below == 0 && above > kMaxRows) return 0;
   if (below == above) return at(rows);
-  if (below == 0) return at(above) * (1 + kGuessedSlope * (rows - 1)) / (1 + kGuessedSlope * (above - 1));
-  const double guess = at(below) * (1 + kGuessedSlope * (rows - below));
+  if (below == 0) return at(above) * GuessedShare(rows, above);
+  const double guess = at(below) * GuessedMore(below, rows);
   if (above > kMaxRows) return guess;
   return std::min(guess, at(below) + (at(above) - at(below)) * (rows - below) / (above - below));
 }

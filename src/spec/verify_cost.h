@@ -37,6 +37,11 @@ class VerifyCost {
     int64_t last_step = 0;  // when it was last seen, or doubted
     double counts_as = 0;   // what of all this is believed
   };
+  // The time of more rows over that of fewer ones that were seen, and the other way round, as guessed.
+  static double GuessedMore(int rows, int more) { return 1 + kGuessedSlope * (more - rows); }
+  static double GuessedShare(int rows, int more) {
+    return (1 + kGuessedSlope * (rows - 1)) / (1 + kGuessedSlope * (more - 1));
+  }
   double RatioOf(int rows) const;
   void DoubtStale();
   void Order();

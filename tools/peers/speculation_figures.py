@@ -7,9 +7,9 @@ Usage: speculation_figures.py SURETY MODEL [--llama LLAMA_SERVER] [--gguf FILE] 
 Starts `SURETY serve` and asks each prompt twice, with `speculate` false and true, in turns; medians of tokens a second
 of decoding (one stream) or of all streams by the clock, each busy with one answer after the other (--batch), of the
 ratio of each pair, tokens a pass and the share of drafted tokens that held. Prompts are read before, under a salt of
-their own each, so nothing but the request's own text is looked up; only `repeat` asks for similar letters in one scope. With --llama, llama-server runs
-the same prompts, once plain and once for each of its lookup settings. Needs nothing but Python; a Markdown table, or
-with --json one object.
+their own each, so nothing but the request's own text is looked up; only `repeat` asks for similar letters in one
+scope. With --llama, llama-server runs the same prompts, once plain and once for each of its lookup settings. Needs
+nothing but Python; a Markdown table, or with --json one object.
 """
 
 import argparse

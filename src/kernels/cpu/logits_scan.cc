@@ -50,8 +50,8 @@ int64_t ArgMaxScan(const float* x, int64_t n) {
     const intptr_t at = hn::FindFirstTrue(d, hn::Eq(hn::LoadU(d, x + i), wanted));
     if (at >= 0) return i + at;
   }
-  while (x[i] != largest) ++i;
-  return i;
+  while (i + 1 < n && x[i] != largest) ++i;
+  return i < n ? i : 0;  // not found: something is no number, and any place will do
 }
 
 void ColumnMaximaScan(const float* x, int64_t n, float* out, int64_t n_columns) {
