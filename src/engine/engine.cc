@@ -353,6 +353,7 @@ void EngineImpl::AddJobs(Sequence& sequence, int logit_row, int n_drafted) {
     fork->n_cached = sequence.n_cached;
     fork->first_planned_ns = sequence.first_planned_ns;
     fork->prompt_logprobs = sequence.prompt_logprobs;
+    fork->prompt_status = sequence.prompt_status;
     keeper_->Fork(sequence, *fork);
     fork->n_high_water = sequence.n_computed;
     fork_logits_.emplace_back(logits.begin(), logits.end());
