@@ -325,10 +325,8 @@ void EngineImpl::TakePromptLogprobs(Sequence& sequence, const SequenceStep& step
     // After a preemption rows come a second time.
     if (next >= sequence.n_prompt || next != static_cast<int>(sequence.prompt_logprobs.size())) continue;
     const std::span<float> logits = executor_->LogitsOf(first_logit_row + row).first(vocab);
-    if (!AllFinite(logits)) {
-      sequence.prompt_status = NotFiniteError(next - 1);
-      return;
-    }
+    sequence.prompt_status = AllFinite(logits) ? OkStatus() : NotFiniteError(next - 1);
+    if (!sequence.prompt_status.ok()) return;
     sequence.prompt_logprobs.push_back(LogprobOf(logits, sequence.tokens[static_cast<size_t>(next)], n_top));
   }
 }
