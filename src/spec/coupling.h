@@ -39,7 +39,7 @@ class RaceNoise {
  public:
   explicit RaceNoise(const RaceKey& key);
 
-  // 1 - u, where u is uniform in the open interval (0, 1), 53 bits.
+  // 1 - u, where u is uniform in the open interval (0, 1), 53 bits. kernels::cpu::NextInRace mixes in the same way.
   double Gap(int32_t token) const {
     uint64_t x = first_ + static_cast<uint64_t>(static_cast<uint32_t>(token)) * 0x9E3779B97F4A7C15;
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;

@@ -13,15 +13,16 @@ nothing but Python; a Markdown table, or with --json one object.
 """
 
 import argparse
+import concurrent.futures
 import http.client
 import json
 import os
 import random
+import signal
 import socket
 import statistics
 import subprocess
 import sys
-import threading
 import time
 
 NAMES = ("Anna Berg", "Luis Ortega", "Mei Tanaka", "Omar Haddad", "Ruth Klein", "Piotr Nowak", "Ines Silva", "Tom Reed")
@@ -160,21 +161,9 @@ class Target:
 
 def kept_busy(asks, n_streams):
     """Answers asks from `n_streams` threads, each of which takes the next one when its own has ended."""
-    results, left, lock = [None] * len(asks), list(range(len(asks))), threading.Lock()
-
-    def work():
-        while True:
-            with lock:
-                if not left:
-                    return
-                i = left.pop(0)
-            results[i] = asks[i]()
-    threads = [threading.Thread(target=work) for _ in range(n_streams)]
     begin = time.monotonic()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with concurrent.futures.ThreadPoolExecutor(n_streams) as pool:
+        results = list(pool.map(lambda ask: ask(), asks))
     return results, time.monotonic() - begin
 
 
@@ -259,6 +248,7 @@ def main():
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     rows, targets = [], []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # or the servers would stay
     try:
         port = free_port()
         ours = Target("surety", [args.surety, "serve", "-m", args.model, "--port", str(port), "-c", "4096",

@@ -116,6 +116,17 @@ TEST_P(LogitsScanTest, ExpWeightsAreTheExponentials) {
   EXPECT_LE(worst, 2);
 }
 
+TEST_P(LogitsScanTest, ExpWeightsHaveTheBitsOfTheBestInstructionSet) {
+  if (GetParam() == Isa::kSse4) GTEST_SKIP() << "no fused multiply-add";
+  const std::vector<float> x = Random(20'003, 9);
+  const float top = *std::max_element(x.begin(), x.end());
+  std::vector<double> here(x.size()), best(x.size());
+  ExpWeights(x, top, 0.7, here.data());
+  ASSERT_TRUE(SetIsa(BestIsa()).ok());
+  ExpWeights(x, top, 0.7, best.data());
+  EXPECT_EQ(here, best);
+}
+
 // The definition of the noise, from its published constants.
 double GapOf(const RaceWords& words, int64_t token) {
   uint64_t x = words.first + static_cast<uint64_t>(token) * 0x9E3779B97F4A7C15;
