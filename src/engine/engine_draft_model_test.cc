@@ -229,10 +229,10 @@ TEST_F(DraftModelTest, LookingUpBesideAModelLeavesTheTrialsUnbiased) {
   EXPECT_GT(counters.methods[static_cast<size_t>(DraftMethod::kModel)].draft_tokens, 300);
   const spec::AcceptanceMonitor& monitor = engine->speculation_monitor();
   EXPECT_FALSE(monitor.alarm());
-  // Each trial has a variance of 1/4 at most: four standard deviations of the mean. Without Offered::saw_noise the bias
+  // Each trial has a variance of 1/4 at most: five standard deviations of the mean. Without Offered::saw_noise the bias
   // is 0.16 to 0.18 over some 200 trials.
   ASSERT_GT(monitor.n_trials(), 0);
-  EXPECT_LT(std::abs(monitor.bias()), 2 / std::sqrt(static_cast<double>(monitor.n_trials())));
+  EXPECT_LT(std::abs(monitor.bias()), 2.5 / std::sqrt(static_cast<double>(monitor.n_trials())));
 }
 
 // Each node of a grown tree against a plain answer to the text and the node's path: were keys or values of a branch
@@ -412,12 +412,12 @@ TEST_F(DraftModelTest, SampledAnswersHaveTheTargetsLawUnderBothExactRules) {
     EXPECT_GT(engine->speculation().accepted_tokens(), n_answers / 2);
     EXPECT_GT(engine->speculation().branches, n_answers / 8);
     EXPECT_GT(engine->speculation().draft_tokens(), engine->speculation().accepted_tokens());
-    const double deviations = testing::DeviationsFrom(law, seen, n_answers);
+    const double p_value = testing::PValueOf(law, seen);
     if (rule == Rule::kLossyTypical) {
-      EXPECT_GT(deviations, 10 + 40 / testing::kDrawsOver)
+      EXPECT_LT(p_value, testing::kOneInAMillion)
           << "the lossy rule is far from the law, or this test could not tell";
     } else {
-      EXPECT_LT(deviations, 5) << static_cast<int>(rule);
+      EXPECT_GT(p_value, testing::kOneInAMillion) << static_cast<int>(rule);
     }
   }
 }

@@ -8,6 +8,7 @@
 
 #include "engine/head_drafter.h"
 #include "engine/testing/speculation_fixture.h"
+#include "spec/testing/laws.h"
 
 namespace surety::engine {
 namespace {
@@ -293,8 +294,7 @@ TEST_P(RightHeadTest, RejectionKeepsTheLaw) {
       statistic += (rest_with - rest_without) * (rest_with - rest_without) / (rest_with + rest_without);
       ++degrees;
     }
-    // Beyond mean + 5 standard deviations of chi-square: less than once in a hundred thousand.
-    EXPECT_LT(statistic, degrees + 5 * std::sqrt(2.0 * degrees)) << "place " << place;
+    EXPECT_GT(spec::testing::ChiSquareTail(statistic, degrees), 1e-6) << "place " << place;
   }
 }
 

@@ -7,7 +7,7 @@
 namespace surety::engine {
 namespace {
 
-using testing::DeviationsFrom;
+using testing::kOneInAMillion;
 using testing::LawOfTokens;
 using testing::RandomTickClock;
 using testing::TextCounts;
@@ -42,11 +42,11 @@ class EngineTreeRejectionTest : public testing::SpeculationFixture {
     return answers;
   }
 
-  static double Deviations(const TextLaw& law, const std::vector<std::vector<int32_t>>& answers) {
+  static double PValueOf(const TextLaw& law, const std::vector<std::vector<int32_t>>& answers) {
     const size_t length = law.begin()->first.size();
     TextCounts seen;
     for (const auto& answer : answers) ++seen[{answer.begin(), answer.begin() + static_cast<int64_t>(length)}];
-    return DeviationsFrom(law, seen, static_cast<int>(answers.size()));
+    return testing::PValueOf(law, seen);
   }
 };
 
@@ -73,7 +73,7 @@ TEST_F(EngineTreeRejectionTest, AnswersHaveTheTargetsLawForChosenAndForDrawnTree
         requests[i].verification = rule;
         requests[i].seed_is_secret = true;
       }
-      EXPECT_LT(Deviations(law, AnswersOf(*engine, requests)), 5) << static_cast<int>(rule) << draws;
+      EXPECT_GT(PValueOf(law, AnswersOf(*engine, requests)), kOneInAMillion) << static_cast<int>(rule) << draws;
       EXPECT_GT(engine->speculation().branches, kAnswers);
       EXPECT_GT(engine->speculation().accepted_tokens(), kAnswers);
       // Under the coupled rule one position in eight is looked at; what was drawn is no such trial.
@@ -123,7 +123,7 @@ TEST_F(EngineTreeRejectionTest, ASeedThatMeetsItsOwnAnswerStaysExact) {
   int64_t accepted = 0;
   for (int round = 0; round < 5; ++round) {
     const auto answers = AnswersOf(*engine, requests);
-    EXPECT_LT(Deviations(law, answers), 5) << "round " << round;
+    EXPECT_GT(PValueOf(law, answers), kOneInAMillion) << "round " << round;
     for (size_t i = 0; i < requests.size(); ++i) requests[i].prediction = tokenizer.Decode(answers[i]);
     accepted = engine->speculation().accepted_tokens();
   }

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
+#include "spec/testing/laws.h"
 
 namespace surety::engine::testing {
 
@@ -58,19 +59,22 @@ inline TextLaw LawOfTokens(Engine& engine, const api::GenerationRequest& prompt,
   return law;
 }
 
-// How many standard deviations the chi-square statistic of the seen counts lies above what the law leads to expect.
-inline double DeviationsFrom(const TextLaw& law, const TextCounts& seen, int n) {
-  double statistic = 0;
+// The p-value of the seen counts under the law; 0 where a text was seen that the law doesn't know.
+inline double PValueOf(const TextLaw& law, const TextCounts& seen) {
+  std::vector<int64_t> counts;
+  std::vector<double> probabilities;
   for (const auto& [tokens, probability] : law) {
     const auto found = seen.find(tokens);
-    const double expected = n * probability, count = found == seen.end() ? 0 : found->second;
-    statistic += (count - expected) * (count - expected) / expected;
+    counts.push_back(found == seen.end() ? 0 : found->second);
+    probabilities.push_back(probability);
   }
   for (const auto& [tokens, count] : seen) {
-    if (!law.contains(tokens)) return 1e9;
+    if (!law.contains(tokens)) return 0;
   }
-  const double degrees = static_cast<double>(law.size()) - 1;
-  return (statistic - degrees) / std::sqrt(2 * degrees);
+  return spec::testing::FitPValue(counts, probabilities);
 }
+
+// What an exact rule passes but once in a million times, whatever its drafts.
+inline constexpr double kOneInAMillion = 1e-6;
 
 }  // namespace surety::engine::testing

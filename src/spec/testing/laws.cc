@@ -69,24 +69,22 @@ double ChiSquareTail(double x, int df) {
 double FitPValue(std::span<const int64_t> counts, std::span<const double> probabilities) {
   double total = 0;
   for (const int64_t count : counts) total += static_cast<double>(count);
-  double chi_square = 0, rest_expected = 0, rest_seen = 0;
-  int n_cells = 0;
-  const auto add_cell = [&](double seen, double expected) {
-    chi_square += (seen - expected) * (seen - expected) / expected;
-    ++n_cells;
-  };
+  std::vector<std::pair<double, double>> cells;  // expected, seen
+  double expected = 0, seen = 0;
   for (size_t i = 0; i < counts.size(); ++i) {
-    const double expected = probabilities[i] * total, seen = static_cast<double>(counts[i]);
-    if (expected == 0 && seen > 0) return 0;
-    if (expected >= 10) {
-      add_cell(seen, expected);
-    } else {
-      rest_expected += expected;
-      rest_seen += seen;
-    }
+    if (probabilities[i] == 0 && counts[i] > 0) return 0;
+    expected += probabilities[i] * total;
+    seen += static_cast<double>(counts[i]);
+    if (expected < 10) continue;
+    cells.emplace_back(expected, seen);
+    expected = seen = 0;
   }
-  if (rest_expected >= 10) add_cell(rest_seen, rest_expected);
-  return n_cells < 2 ? 1.0 : ChiSquareTail(chi_square, n_cells - 1);
+  if (cells.empty()) return 1;
+  cells.back().first += expected;
+  cells.back().second += seen;
+  double chi_square = 0;
+  for (const auto& [mean, count] : cells) chi_square += (count - mean) * (count - mean) / mean;
+  return cells.size() < 2 ? 1.0 : ChiSquareTail(chi_square, static_cast<int>(cells.size()) - 1);
 }
 
 Language::Language(const LanguageShape& shape, uint64_t seed) : shape_(shape) {

@@ -24,8 +24,8 @@ double TotalVariation(std::span<const double> a, std::span<const double> b);
 
 // P[chi-square with df degrees of freedom > x].
 double ChiSquareTail(double x, int df);
-// The p-value of counts under probabilities; cells that expect under 10 are put together. 0 where a cell of probability
-// 0 was seen.
+// The p-value of counts under probabilities. Neighbouring cells are put together until they expect 10: Pearson's sum
+// has the law of chi-square only then. 0 where a cell of probability 0 was seen.
 double FitPValue(std::span<const int64_t> counts, std::span<const double> probabilities);
 
 // What laws of one position may look like.
