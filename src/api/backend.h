@@ -41,6 +41,8 @@ struct ModelDescription {
   TokenId bos = -1, eos = -1;
   std::string bos_text, eos_text;
   std::string chat_template;    // its source; empty if none
+  std::string draft_model;      // the name of the smaller model that drafts for it; empty: none
+  std::string draft_head;       // what drafts on its hidden states, in words; empty: none
   bool generates = false;       // text
   bool governed = false;        // a policy decides about each request; one call has one decision
   bool embeds = false;          // vectors

@@ -31,21 +31,30 @@ Result<std::shared_ptr<api::Backend>> GovernedServing::LoadModel(const gateway::
     SURETY_ASSIGN_OR_RETURN(auto options, gateway::RemoteOptionsOf(spec, directory.empty() ? "." : directory.string()));
     return gateway::MakeRemoteBackend(std::move(options));
   }
+  const std::string context = "model '" + spec.name + "'";
   // Two names for the same weights share one engine.
-  for (const auto& model : inner_->List()) {
-    if (model.id == spec.weights) return model.backend;
+  if (const auto found = by_weights_.find(spec.weights); found != by_weights_.end()) {
+    const Loaded& loaded = found->second;
+    if (loaded.draft_model == spec.draft_model && loaded.draft_head == spec.draft_head) return loaded.backend;
+    return Error(FailedPreconditionError(
+        context + ": '" + spec.weights + "' is loaded with another draft_model or draft_head. Models of the same "
+        "weights share one engine, so give each the same; a change takes a new start of the server"));
   }
-  auto report = host_->Load(spec.weights, "");
-  if (!report) return Error(report.error().WithContext("model '" + spec.name + "'"));
+  auto drafts = speculation_.DraftsOf(spec.draft_model, spec.draft_head);
+  if (!drafts) return Error(drafts.error().WithContext(context));
+  auto report = host_->Load(spec.weights, "", *drafts);
+  if (!report) return Error(report.error().WithContext(context));
   const std::string name((*report)["model"].as_string());
   loaded_.push_back(*std::move(report));
   SURETY_ASSIGN_OR_RETURN(const http::RegisteredModel model, inner_->Find(name));
+  by_weights_[spec.weights] = {spec.draft_model, spec.draft_head, model.backend};
   return model.backend;
 }
 
 Result<std::unique_ptr<GovernedServing>> GovernedServing::Open(Options options, observe::Registry& metrics) {
   auto serving = std::unique_ptr<GovernedServing>(new GovernedServing());
   serving->policy_ = options.policy;
+  serving->speculation_ = options.speculation;
   serving->host_ = std::make_unique<ModelHost>(std::move(options.host), serving->inner_, metrics);
   gateway::Governance::Options governance;
   governance.policy_path = options.policy;

@@ -4,6 +4,7 @@
 // outlive it. Errors: as the policy's reader, the models and the parts of the governance state them.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -22,6 +23,7 @@ class GovernedServing {
   struct Options {
     std::string policy;
     HostOptions host;
+    SpeculationFlags speculation;  // for all models
     bool kept_kv = false;
     // The encoder for classifiers and vectors, already served; null: none.
     std::shared_ptr<api::Backend> embedder;
@@ -35,7 +37,14 @@ class GovernedServing {
  private:
   Result<std::shared_ptr<api::Backend>> LoadModel(const gateway::ModelSpec& spec);
 
+  struct Loaded {
+    std::string draft_model, draft_head;
+    std::shared_ptr<api::Backend> backend;
+  };
+
   std::string policy_;    // its path
+  SpeculationFlags speculation_;
+  std::map<std::string, Loaded> by_weights_;
   std::shared_ptr<http::ModelRegistry> inner_ = std::make_shared<http::ModelRegistry>();
   std::unique_ptr<ModelHost> host_;
   boost::json::array loaded_;

@@ -169,6 +169,25 @@ DraftFlags SpeculationFlags::Drafts() const {
   return drafts;
 }
 
+Result<DraftFlags> SpeculationFlags::DraftsOf(const std::string& model, const std::string& head) const {
+  SpeculationFlags own;
+  own.speculate = speculate;
+  own.draft_max = draft_max;
+  own.draft_head_floor = draft_head_floor;
+  own.draft_model = model;
+  own.draft_head = head;
+  if (!model.empty() && !head.empty()) {
+    return Error(InvalidArgumentError("draft_model and draft_head exclude each other: give one of them"));
+  }
+  const DraftFlags drafts = own.Drafts();
+  if ((!model.empty() && drafts.model.empty()) || (!head.empty() && drafts.head.path.empty())) {
+    return Error(FailedPreconditionError(fmt::format(
+        "'{}' would draft nothing: this server was started with {}", model.empty() ? head : model,
+        draft_max == 0 ? "--draft-max 0" : "--speculate " + speculate)));
+  }
+  return drafts;
+}
+
 engine::SpeculationOptions SpeculationFlags::Options() const {
   engine::SpeculationOptions options;
   options.max_draft_tokens = speculate == "off" ? 0 : draft_max;
@@ -246,6 +265,7 @@ boost::json::object DescribeModel(const OpenedModel& model) {
   out["threads"] = model.local->executor().n_workers();
   out["load_seconds"] = Rounded(model.load_seconds);
   out["weight_bytes"] = model.local->model().weight_bytes();
+  if (model.local->draft() != nullptr) out["draft_model"] = ModelNameOf(model.local->draft()->source().path());
   if (const model::DraftHead* head = model.local->head(); head != nullptr) {
     out["draft_head"] = head->recipe().Describe();
     if (model.local->head_acceptance() >= 0) out["draft_head_acceptance"] = Rounded(model.local->head_acceptance());

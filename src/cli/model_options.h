@@ -61,6 +61,9 @@ struct SpeculationFlags {
   engine::SpeculationOptions Options() const;
   // What drafts beside texts and grammars. Precondition: Validate has said yes.
   DraftFlags Drafts() const;
+  // The same for another model of the process, with its own draft model or head. kInvalidArgument where both are named;
+  // kFailedPrecondition where --speculate or --draft-max leaves them nothing to do.
+  Result<DraftFlags> DraftsOf(const std::string& draft_model, const std::string& draft_head) const;
 };
 
 struct OpenedModel {
@@ -82,8 +85,9 @@ Result<OpenedEngine> OpenEngine(const ModelFlags& flags, const KvFlags& kv, cons
 // The last part of a path, without ".gguf": what a report calls the model.
 std::string ModelNameOf(const std::string& path);
 
-// Fields that all reports share: model, path, architecture, isa, threads, load_seconds, weight_bytes; with a draft head
-// draft_head: its recipe in words, draft_head_acceptance: in its trial, where it had one.
+// Fields that all reports share: model, path, architecture, isa, threads, load_seconds, weight_bytes; with a draft
+// model draft_model: its name; with a draft head draft_head: its recipe in words, draft_head_acceptance: in its trial,
+// where it had one.
 boost::json::object DescribeModel(const OpenedModel& model);
 
 }  // namespace surety::cli

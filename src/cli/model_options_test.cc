@@ -77,6 +77,26 @@ TEST(ModelOptionsTest, ADraftHeadAndItsRecipeComeFromFlags) {
   EXPECT_TRUE(flags.Validate().ok());
 }
 
+TEST(ModelOptionsTest, AnotherModelOfTheProcessHasADrafterOfItsOwn) {
+  SpeculationFlags flags;
+  flags.draft_model = "of the first model";
+  flags.draft_head_floor = 20;
+  auto drafts = flags.DraftsOf("", "head");
+  ASSERT_TRUE(drafts.has_value());
+  EXPECT_EQ(drafts->model, "");
+  EXPECT_EQ(drafts->head.path, "head");
+  EXPECT_EQ(drafts->head_check.floor, 0.2);
+  drafts = flags.DraftsOf("", "");
+  ASSERT_TRUE(drafts.has_value());
+  EXPECT_TRUE(drafts->model.empty() && drafts->head.path.empty());
+  EXPECT_EQ(flags.DraftsOf("small", "head").error().code(), StatusCode::kInvalidArgument);
+  flags.speculate = "lookup";
+  EXPECT_TRUE(flags.DraftsOf("", "").has_value());
+  const auto refused = flags.DraftsOf("small", "");
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().message(), "'small' would draft nothing: this server was started with --speculate lookup");
+}
+
 TEST(ModelOptionsTest, FaultsOfADraftHeadNameTheFlag) {
   const auto message = [](auto change) {
     SpeculationFlags flags;

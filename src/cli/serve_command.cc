@@ -119,6 +119,7 @@ class ServeCommand final : public Command {
     GovernedServing::Options options;
     options.policy = flags_.policy;
     options.host = host_options;
+    options.speculation = flags_.speculation;
     options.kept_kv = !flags_.disk_cache.empty();
     for (const auto& model : models_->List()) {
       if (options.embedder == nullptr && model.backend->description().embeds) options.embedder = model.backend;
@@ -169,7 +170,11 @@ class ServeCommand final : public Command {
       actions.models = models_;
       actions.post = admin_workers_->AsPostTask();
       if (governed_ == nullptr) {  // else a model that the policy does not name would be served beside it
-        actions.load = [this](const std::string& model, const std::string& name) { return host_->Load(model, name); };
+        actions.load = [this](const http::LoadRequest& wanted) -> Result<boost::json::object> {
+          SURETY_ASSIGN_OR_RETURN(const DraftFlags drafts,
+                                  flags_.speculation.DraftsOf(wanted.draft_model, wanted.draft_head));
+          return host_->Load(wanted.model, wanted.name, drafts);
+        };
         actions.unload = [this](const std::string& name) { return host_->Unload(name); };
       }
       for (http::Route& route : http::AdminRoutes(std::move(actions))) admin.routes.push_back(std::move(route));

@@ -84,6 +84,15 @@ void ServeFlags::Declare(Flags& flags) {
 
 Status ServeFlags::Validate() const {
   SURETY_RETURN_IF_ERROR(kv.Validate());
+  if (!policy.empty() && (!speculation.draft_model.empty() || !speculation.draft_head.empty())) {
+    return InvalidArgumentError(
+        "--draft-model, --draft-head and --policy: the policy names the models, and with draft_model or draft_head of "
+        "each what drafts for it");
+  }
+  if (!policy.empty() && speculation.speculate == "model") {
+    return InvalidArgumentError("--speculate model and --policy: each model of a policy drafts by what its draft_model "
+                                "or draft_head says; use auto");
+  }
   SURETY_RETURN_IF_ERROR(speculation.Validate());
   SURETY_RETURN_IF_ERROR(trace.Validate());
   ModelFlags model;

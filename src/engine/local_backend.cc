@@ -338,6 +338,7 @@ boost::json::object LocalBackend::DebugState() const {
     state["prompt_tokens_computed"] = c.prompt_tokens_computed;
     state["rows_recomputed"] = c.rows_recomputed;
     state["output_tokens"] = c.output_tokens;
+    if (!description_.draft_model.empty()) state["draft_model"] = description_.draft_model;
     if (const model::DraftHead* head = self->model_->head(); head != nullptr) {
       state["draft_head"] = head->recipe().Describe();
       if (self->model_->head_acceptance() >= 0) state["draft_head_acceptance"] = self->model_->head_acceptance();

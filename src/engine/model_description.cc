@@ -1,5 +1,7 @@
 #include "engine/model_description.h"
 
+#include <filesystem>
+
 namespace surety::engine {
 
 api::ModelDescription DescribeLocalModel(const LocalModel& model, const std::string& name, const std::string& digest,
@@ -19,6 +21,10 @@ api::ModelDescription DescribeLocalModel(const LocalModel& model, const std::str
   if (d.bos >= 0) d.bos_text = model.tokenizer().TokenText(d.bos);
   if (d.eos >= 0) d.eos_text = model.tokenizer().TokenText(d.eos);
   if (model.chat_template() != nullptr) d.chat_template = model.source().chat_template();
+  if (model.draft() != nullptr) {
+    d.draft_model = std::filesystem::path(model.draft()->source().path()).stem().string();
+  }
+  if (model.head() != nullptr) d.draft_head = model.head()->recipe().Describe();
   return d;
 }
 

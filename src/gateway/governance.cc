@@ -36,7 +36,7 @@ constexpr int64_t kMaxQuotaFileBytes = 64 << 20;
 // What a model's backend is made of; a reload makes a new one where any of it changed. Held in memory alone: it has the
 // secrets in it, so that one that was replaced is read anew.
 Result<std::string> ModelKey(const ModelSpec& spec, const std::string& directory) {
-  std::string key = spec.name + '\n' + spec.weights + '\n';
+  std::string key = fmt::format("{}\n{}\n{}\n{}\n", spec.name, spec.weights, spec.draft_model, spec.draft_head);
   if (spec.engine == ModelSpec::Engine::kLocal) return key;
   SURETY_ASSIGN_OR_RETURN(const RemoteOptions options, RemoteOptionsOf(spec, directory));
   key += fmt::format("{}\n{}\n{}\n{}\n", options.base_url, options.api_key, options.timeout_ns, options.max_parallel);

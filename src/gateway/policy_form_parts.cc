@@ -41,12 +41,15 @@ KeyRule WithAccess(KeyRule rule) {
 
 void FinishModel(PolicyReading& reading, const YamlNode& node, ModelSpec& out) {
   const KeyRule rule = out.engine == ModelSpec::Engine::kLocal
-                           ? KeyRule{"engine: local", {"weights"}, {}}
+                           ? KeyRule{"engine: local", {"weights"}, {"draft_model", "draft_head"}}
                            : WithAccess({"engine: remote", {"api_base", "model"}, {"api_key"}});
   CheckKeys(reading, node, rule,
             {"engine", "input_cost_per_token", "output_cost_per_token", "cache_read_input_token_cost",
              "max_parallel_requests", "residency", "timeout", "rpm", "tpm"});
   CheckAccess(reading, node, out.access, out.api_base);
+  if (!out.draft_model.empty() && !out.draft_head.empty()) {
+    reading.Fail(node, "draft_model and draft_head exclude each other: give one of them");
+  }
   // Not said is not free: 0 is.
   if (node.Find("cache_read_input_token_cost") == nullptr) out.cache_read_input_token_cost = out.input_cost_per_token;
 }
@@ -145,6 +148,10 @@ Shape<Named<ModelSpec>> ModelsShape() {
                EnumShape<Engine>({{"local", Engine::kLocal}, {"remote", Engine::kRemote}}), "local or remote",
                Presence::kRequired)
           .Add("weights", &ModelSpec::weights, LabelShape(), "local: a path or name as surety serve -m takes it")
+          .Add("draft_model", &ModelSpec::draft_model, LabelShape(),
+               "local: a smaller model that drafts its tokens, as weights (default: none)")
+          .Add("draft_head", &ModelSpec::draft_head, LabelShape(),
+               "local: the path of a draft head that drafts its tokens (default: none)")
           .Add("model", &ModelSpec::weights, LabelShape(), "remote: the model's name there")
           .Add("api_base", &ModelSpec::api_base, UrlShape(), "remote: http://host:port/v1")
           .Add("api_key", &ModelSpec::api_key, SecretShape(), "remote: os.environ/NAME or {file: NAME} (default: none)")

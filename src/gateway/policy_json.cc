@@ -74,6 +74,8 @@ object AccessJson(const HttpAccess& access) {
 object ModelJson(const ModelSpec& model) {
   return {{"engine", model.engine == ModelSpec::Engine::kLocal ? "local" : "remote"},
           {"weights", model.weights},
+          {"draft_model", model.draft_model},
+          {"draft_head", model.draft_head},
           {"api_base", model.api_base},
           {"api_key", SecretJson(model.api_key)},
           {"access", AccessJson(model.access)},

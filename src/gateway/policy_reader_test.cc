@@ -89,6 +89,15 @@ TEST(PolicyReaderTest, RemoteModelsCarryLiteLlmsNames) {
   EXPECT_EQ(model.max_parallel_requests, 3);
 }
 
+TEST(PolicyReaderTest, ALocalModelMayHaveADrafter) {
+  auto policy = ReadEdited({{"weights: small,", "weights: small, draft_model: smaller,"}});
+  ASSERT_TRUE(policy) << policy.error().message();
+  EXPECT_EQ(policy->models.at("fast").draft_model, "smaller");
+  policy = ReadEdited({{"weights: small,", "weights: small, draft_head: /heads/small,"}});
+  ASSERT_TRUE(policy) << policy.error().message();
+  EXPECT_EQ(policy->models.at("fast").draft_head, "/heads/small");
+}
+
 // Not said is not free.
 TEST(PolicyReaderTest, APriceOfCachedTokensThatIsNotSaidIsThatOfInput) {
   const std::string_view stands = "weights: small, residency: [US],";
@@ -186,6 +195,8 @@ INSTANTIATE_TEST_SUITE_P(
         ReaderFault{"name: ready", "name: rea dy", "rea dy", "'rea dy' is no name"},
         ReaderFault{"engine: local, weights: small", "engine: local, weights: small, api_base: \"http://h/v1\"",
                     "weights: small", "the key 'api_base' has no effect with engine: local"},
+        ReaderFault{"weights: small,", "weights: small, draft_model: a, draft_head: b,", "fast: {engine",
+                    "draft_model and draft_head exclude each other"},
         ReaderFault{"engine: local, weights: small", "engine: remote, weights: small", "weights: small",
                     "engine: remote needs the key 'api_base'"},
         ReaderFault{"kind: citations, fail", "kind: citations, phrases: [x], fail", "kind: citations, phrases",

@@ -102,10 +102,15 @@ std::vector<Route> AdminRoutes(AdminOptions options) {
   if (options.load) {
     routes.push_back(MakeJsonRoute("POST", "/admin/models/load", Role::kAdmin, options.post,
                                [load = options.load](const HttpRequest& request) -> Parsed<boost::json::object> {
-      const auto fields = StringFields::Of(request, {"model", "name"});
+      const auto fields = StringFields::Of(request, {"model", "name", "draft_model", "draft_head"});
       if (!fields) return std::unexpected(fields.error());
-      if (fields->Get("model").empty()) return BadField("model", "'model' must name the model to load", "missing");
-      return FromResult(load(fields->Get("model"), fields->Get("name")));
+      const LoadRequest wanted = {.model = fields->Get("model"), .name = fields->Get("name"),
+                                  .draft_model = fields->Get("draft_model"), .draft_head = fields->Get("draft_head")};
+      if (wanted.model.empty()) return BadField("model", "'model' must name the model to load", "missing");
+      if (!wanted.draft_model.empty() && !wanted.draft_head.empty()) {
+        return BadField("draft_head", "'draft_model' and 'draft_head' exclude each other: give one of them");
+      }
+      return FromResult(load(wanted));
     }));
   }
   if (options.unload) {

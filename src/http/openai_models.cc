@@ -10,6 +10,15 @@ namespace json = boost::json;
 
 json::object ModelJson(const std::string& id, const std::string& root, const api::Backend& backend) {
   const api::ModelDescription& model = backend.description();
+  json::object meta = {{"architecture", model.architecture},
+                       {"digest", model.digest},
+                       {"n_vocab", model.vocab_size},
+                       {"n_ctx_train", model.trained_context_tokens},
+                       {"n_embd", model.d_model},
+                       {"n_params", model.n_parameters},
+                       {"size", model.size_bytes}};
+  if (!model.draft_model.empty()) meta["draft_model"] = model.draft_model;
+  if (!model.draft_head.empty()) meta["draft_head"] = model.draft_head;
   return {{"id", id},
           {"object", "model"},
           {"created", model.created_unix_s},
@@ -18,14 +27,7 @@ json::object ModelJson(const std::string& id, const std::string& root, const api
           {"max_model_len", model.context_tokens},
           {"status", std::string(api::NameOf(backend.health()))},
           {"capabilities", {{"generate", model.generates}, {"embed", model.embeds}}},
-          {"meta",
-           {{"architecture", model.architecture},
-            {"digest", model.digest},
-            {"n_vocab", model.vocab_size},
-            {"n_ctx_train", model.trained_context_tokens},
-            {"n_embd", model.d_model},
-            {"n_params", model.n_parameters},
-            {"size", model.size_bytes}}}};
+          {"meta", std::move(meta)}};
 }
 
 }  // namespace

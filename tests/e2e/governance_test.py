@@ -214,6 +214,21 @@ class GovernanceTest(EndToEnd):
         self.assertEqual(self.header(self.ask(server, "What are your opening hours?")[2],
                                      "x-surety-policy-version"), "2026.11.2")
 
+    def test_a_models_drafter_is_the_policys(self):
+        line = f"weights: {MODEL}"
+        self.edit("policy.yaml", lambda text: text.replace(line, f"{line}\n    draft_model: {MODEL}"))
+        server = self.server("--speculate", "always")
+        self.assertEqual([model["draft_model"] for model in server.ready["models"] if "draft_model" in model], [MODEL])
+        self.stream(server, "How much is the overdraft fee? What is the policy on overdrafts?")
+        self.assertGreater(server.metric("surety_spec_decode_num_accepted_tokens_total", self.root, method="model"), 0)
+        # Another drafter takes a new start; until then all stays as it is.
+        admin = f"http://127.0.0.1:{server.admin}"
+        self.edit("policy.yaml", lambda text: text.replace(f"\n    draft_model: {MODEL}", ""))
+        refused = surety("policy", "--reload", "--url", admin, "--key", self.root)
+        self.assertNotEqual(refused.code, 0)
+        self.assertIn("a change takes a new start", refused.err)
+        self.assertEqual(self.ask(server, "What are your opening hours?")[0], 200)
+
     def test_a_hangup_reloads_the_policy_and_says_what_came_of_it(self):
         server = self.server()
 

@@ -202,6 +202,7 @@ class ServeTest(EndToEnd):
                                         port=server.admin)
         self.assertEqual(status, 200, report)
         self.assertEqual(server.complete(model="second")["model"], "second")
+        self.assertNotIn("draft_model", server.call("GET", "/v1/models/second")[1]["meta"])
         self.assertEqual(server.call("POST", "/admin/models/load", {"model": MODEL, "name": "second"},
                                      port=server.admin)[0], 409)
         self.assertEqual(server.call("POST", "/admin/models/unload", {"model": "second"}, port=server.admin)[0], 200)
@@ -209,11 +210,27 @@ class ServeTest(EndToEnd):
         self.assertEqual((status, answer["error"]["code"]), (404, "model_not_found"))
         status, answer, _ = server.call("POST", "/admin/models/load", {"model": "no-such-model"}, port=server.admin)
         self.assertEqual(status, 404, answer)
+        # With a model that drafts for it: its own twin, which is right each time.
+        load = {"model": MODEL, "name": "third", "draft_model": MODEL}
+        status, report, _ = server.call("POST", "/admin/models/load", load, port=server.admin)
+        self.assertEqual((status, report.get("draft_model")), (200, MODEL), report)
+        self.assertEqual(server.call("GET", "/v1/models/third")[1]["meta"]["draft_model"], MODEL)
+        state = server.call("GET", "/admin/state", port=server.admin)[1]["models"]
+        self.assertEqual({m["model"]: m.get("draft_model") for m in state}, {MODEL: None, "third": MODEL})
+        for wrong, says in (({"draft_model": MODEL, "draft_head": "head"}, "exclude each other"),
+                            ({"draft_model": "no-such-model"}, "no-such-model"),
+                            ({"draft_head": "/no/head"}, "/no/head")):
+            status, answer, _ = server.call("POST", "/admin/models/load", {"model": MODEL, "name": "x", **wrong},
+                                            port=server.admin)
+            self.assertIn(status, (400, 404, 409), answer)
+            self.assertIn(says, answer["error"]["message"])
 
     def test_wrong_settings_are_refused_with_the_reason(self):
         self.fails(2, "serve", "-m", MODEL, "--parallel", "0", says="--parallel")
         self.fails(2, "serve", "-m", MODEL, "--tls-cert", "x.pem", says="--tls-key")
         self.fails(1, "serve", "-m", "no-such-model", says="no-such-model")
+        self.fails(2, "serve", "--policy", "x.yaml", "--draft-model", MODEL, says="draft_model or draft_head of each")
+        self.fails(2, "serve", "--policy", "x.yaml", "--speculate", "model", says="use auto")
         server = Server(self)
         self.fails(1, "serve", "-m", MODEL, "--port", server.port, says="in use")
         self.fails(1, "keys", "add", "--file", "/dev/full", "--name", "x", says="/dev/full")

@@ -69,9 +69,9 @@ class Server:
             raise AssertionError((status, answer))
         return answer
 
-    def metric(self, name, **labels):
+    def metric(self, name, key=None, **labels):
         """Sum of the series of this name that have these labels."""
-        _, text, _ = self.call("GET", "/metrics", raw=True)
+        _, text, _ = self.call("GET", "/metrics", key=key, raw=True)
         total, found = 0.0, False
         for line in text.splitlines():
             match = re.match(r"([a-zA-Z_:]+)(?:\{(.*)\})? (\S+)$", line)
