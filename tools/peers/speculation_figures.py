@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """What speculation is worth by kind of text: decode speed with it and without, in turns, alone and in a batch.
 
-Usage: speculation_figures.py SURETY MODEL [--llama LLAMA_SERVER] [--gguf FILE] [--pairs 5] [--rounds 3] [--json]
-                              [--kinds forms,letters,...] [--tokens 128] [--batch 16]
+Usage: speculation_figures.py SURETY MODEL [--draft MODEL] [--llama LLAMA_SERVER --gguf FILE [--llama-draft FILE]]
+                              [--pairs 5] [--rounds 3] [--kinds forms,letters,...] [--tokens 128] [--batch 16] [--json]
 
 Starts `SURETY serve` and asks each prompt twice, with `speculate` false and true, in turns; medians of tokens a second
 of decoding (one stream) or of all streams by the clock, each busy with one answer after the other (--batch), of the
-ratio of each pair, tokens a pass and the share of drafted tokens that held. Prompts are read before, under a salt of
-their own each, so nothing but the request's own text is looked up; only `repeat` asks for similar letters in one
-scope. With --llama, llama-server runs the same prompts, once plain and once for each of its lookup settings. Needs
-nothing but Python; a Markdown table, or with --json one object.
+ratio of each pair with its standard error, tokens a pass and the share of drafted tokens that held. Prompts are read
+before, under a salt of their own each, so nothing but the request's own text is looked up; only `repeat` asks for
+similar letters in one scope. With --draft a smaller model drafts too. With --llama, llama-server runs the same prompts,
+plain and for each of its lookup settings in turns, and with --llama-draft for a draft model's. Needs nothing but
+Python; a Markdown table, or with --json one object.
 """
 
 import argparse
@@ -33,6 +34,19 @@ WORDS = ("river stone market letter garden window bridge summer winter silver co
 LLAMA_SETTINGS = {"ngram-simple": ["--spec-type", "ngram-simple"],
                   "ngram-simple 4/16": ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "4",
                                         "--spec-ngram-simple-size-m", "16"]}
+
+
+def llama_settings(args):
+    if not args.llama_draft:
+        return LLAMA_SETTINGS
+    draft = ["--spec-draft-model", args.llama_draft, "--spec-type", "draft-simple"]
+    return {"draft": draft, "draft 8": draft + ["--spec-draft-n-max", "8"]}
+
+
+def spread(ratios):
+    """The median ratio and the standard error of it, as if they lay normally."""
+    error = 1.25 * statistics.stdev(ratios) / len(ratios) ** 0.5 if len(ratios) > 1 else None
+    return {"ratio": round(statistics.median(ratios), 3), "ratio_error": error and round(error, 3)}
 
 
 def forms(draw):
@@ -194,7 +208,7 @@ def measure_alone(plain, fast, kind, args):
             n_equal += pair[0]["text"] == pair[1]["text"]
     return {"kind": kind, "batch": 1, "plain": round(statistics.median(r["rate"] for r in slow), 1),
             "drafted_speed": round(statistics.median(r["rate"] for r in quick), 1),
-            "ratio": round(statistics.median(q["rate"] / s["rate"] for s, q in zip(slow, quick)), 2),
+            **spread([q["rate"] / s["rate"] for s, q in zip(slow, quick)]),
             "same_texts": f"{n_equal}/{len(slow)}", **drafts_of(quick)}
 
 
@@ -218,14 +232,14 @@ def measure_batch(plain, fast, kind, args):
         ratios.append(rates[True] / rates[False])
         n_equal += sum(a == b for a, b in zip(texts[False], texts[True]))
     return {"kind": kind, "batch": args.batch, "plain": round(statistics.median(slow), 1),
-            "drafted_speed": round(statistics.median(quick), 1), "ratio": round(statistics.median(ratios), 2),
+            "drafted_speed": round(statistics.median(quick), 1), **spread(ratios),
             "same_texts": f"{n_equal}/{n * args.rounds}", **drafts_of(results)}
 
 
 def rows_of(name, plain, fast, args):
     for kind in args.kinds.split(","):
-        for batch in (1, args.batch):
-            if batch == 1 or args.rounds > 0:
+        for batch, wanted in ((1, args.pairs), (args.batch, args.rounds)):
+            if wanted > 0:
                 measure = measure_alone if batch == 1 else measure_batch
                 row = {"program": name, **measure(plain, fast, kind, args)}
                 print(json.dumps(row), file=sys.stderr, flush=True)
@@ -238,7 +252,9 @@ def main():
     parser.add_argument("model")
     parser.add_argument("--llama", help="llama-server, to be measured beside it")
     parser.add_argument("--gguf", help="the model's file, for llama-server")
-    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--draft", help="a smaller model that drafts for it")
+    parser.add_argument("--llama-draft", help="its file, for llama-server: its draft mode in place of its lookup")
+    parser.add_argument("--pairs", type=int, default=5, help="of one prompt alone; 0: none")
     parser.add_argument("--rounds", type=int, default=3, help="of --batch prompts; 0: none")
     parser.add_argument("--batch", type=int, default=16, help="streams that run together")
     parser.add_argument("--per-stream", type=int, default=3, help="answers of each in a round, one after the other")
@@ -252,7 +268,8 @@ def main():
     try:
         port = free_port()
         ours = Target("surety", [args.surety, "serve", "-m", args.model, "--port", str(port), "-c", "4096",
-                                 "--parallel", str(args.batch), "-t", str(args.threads)], port, {"speculate": False})
+                                 "--parallel", str(args.batch), "-t", str(args.threads),
+                                 *(["--draft-model", args.draft] if args.draft else [])], port, {"speculate": False})
         targets.append(ours)
         rows += rows_of("surety", ours.wait(args.model), ours, args)
         if args.llama:
@@ -263,7 +280,7 @@ def main():
                 targets.append(Target("llama-server", command, port, None))
                 return targets[-1].wait(args.model)
             plain = llama()
-            for name, options in LLAMA_SETTINGS.items():
+            for name, options in llama_settings(args).items():
                 fast = llama(*options)
                 rows += rows_of("llama-server " + name, plain, fast, args)
                 fast.process.terminate()
@@ -276,12 +293,12 @@ def main():
         print(json.dumps({"model": args.model, "threads": args.threads, "tokens": args.tokens, "rows": rows}))
         return
     print(f"{args.model}, {args.threads} threads, {args.tokens} tokens an answer\n")
-    print("| Program | Text | Streams | Plain tok/s | With drafts tok/s | Ratio | Tokens a pass | Held | Same texts |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| Program | Text | Streams | Plain tok/s | With drafts | Ratio | ± | Tokens a pass | Held | Same texts |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for r in rows:
         held = "-" if r["acceptance"] is None else f"{100 * r['acceptance']:.0f} %"
         print(f"| {r['program']} | {r['kind']} | {r['batch']} | {r['plain']} | {r['drafted_speed']} | {r['ratio']} | "
-              f"{r['tokens_per_pass']} | {held} | {r['same_texts']} |")
+              f"{r['ratio_error'] or ''} | {r['tokens_per_pass']} | {held} | {r['same_texts']} |")
 
 
 if __name__ == "__main__":
