@@ -1,29 +1,178 @@
 #!/usr/bin/env python3
-"""Converts the pickled weights of a draft head to safetensors, which surety reads.
+"""Converts the pickled weights of a draft head to safetensors, which surety reads. Needs nothing but Python.
 
-Usage: convert_head.py FILE [OUT]       (needs torch and safetensors: pip install torch safetensors)
+Usage: convert_head.py FILE [OUT]
 
-FILE is a .bin, .pt or .pth file as Medusa and EAGLE heads are published with (medusa_lm_head.pt,
-pytorch_model.bin), OUT the file to write (default: model.safetensors beside it). A pickle can run code
-when it is read; torch's weights_only loader builds tensors and nothing else, and refuses everything
-else. Convert only what you would trust with that, and keep config.json beside the result.
+FILE is a .bin, .pt or .pth file as Medusa and EAGLE heads are published with (medusa_lm_head.pt, pytorch_model.bin),
+OUT the file to write (default: model.safetensors beside it). Keep config.json beside the result. A pickle can run any
+code when it is loaded; this reader knows tensors, dictionaries and plain values, and refuses a file that asks for
+anything else before any of it is called.
 """
 
+import collections
+import io
+import json
 import os
+import pickle
+import struct
 import sys
+import zipfile
+
+# Kind of storage: bytes of an element, its name in safetensors.
+KINDS = {"DoubleStorage": (8, "F64"), "FloatStorage": (4, "F32"), "HalfStorage": (2, "F16"),
+         "BFloat16Storage": (2, "BF16"), "LongStorage": (8, "I64"), "IntStorage": (4, "I32"),
+         "ShortStorage": (2, "I16"), "CharStorage": (1, "I8"), "ByteStorage": (1, "U8"), "BoolStorage": (1, "BOOL")}
+NAME_OF_META = "__metadata__"
+
+
+class Refused(Exception):
+    """What is wrong with a file."""
+
+
+class Kind:
+    def __init__(self, name):
+        self.size, self.name = KINDS[name]
+
+
+class Tensor:
+    """Where the elements of a tensor are: in storage `key`, which has `stored` elements."""
+
+    def __init__(self, storage, offset, shape, strides, *_):
+        (self.kind, self.key, self.stored), self.offset = storage, offset
+        self.shape, self.strides = tuple(shape), tuple(strides)
+        numbers = (offset, *self.shape, *self.strides)
+        if len(self.shape) != len(self.strides) or not all(isinstance(n, int) and n >= 0 for n in numbers):
+            raise Refused(f"a tensor of shape {self.shape} with strides {self.strides} from {offset} on is none")
+        last = offset + sum((n - 1) * step for n, step in zip(self.shape, self.strides))
+        if self.count() > 0 and last >= self.stored:
+            raise Refused(f"a tensor of shape {self.shape} reaches element {last} of a storage of {self.stored}")
+
+    def count(self):
+        count = 1
+        for n in self.shape:
+            count *= n
+        return count
+
+    def size(self):
+        return self.count() * self.kind.size
+
+    def is_row_major(self):
+        step = 1
+        for n, stride in zip(reversed(self.shape), reversed(self.strides)):
+            if n != 1 and stride != step:
+                return False
+            step *= n
+        return True
+
+    def chunks(self, raw):
+        """Its bytes in row-major order, piece by piece, out of those of its storage."""
+        size = self.kind.size
+        if self.count() == 0:
+            return
+        if self.is_row_major():
+            yield raw[self.offset * size:(self.offset + self.count()) * size]
+            return
+        at = [0] * (len(self.shape) - 1)  # all but the last axis
+        n, stride = self.shape[-1], self.strides[-1]
+        while True:
+            begin = self.offset + sum(i * step for i, step in zip(at, self.strides))
+            if stride == 1:
+                yield raw[begin * size:(begin + n) * size]
+            else:
+                yield b"".join(raw[(begin + i * stride) * size:(begin + i * stride + 1) * size] for i in range(n))
+            axis = len(at) - 1
+            while axis >= 0 and at[axis] == self.shape[axis] - 1:
+                at[axis] = 0
+                axis -= 1
+            if axis < 0:
+                return
+            at[axis] += 1
+
+
+# The reader written in Python: the other one takes memory for whatever number a broken file says.
+class Reader(pickle._Unpickler):  # pylint: disable=protected-access
+    """Builds descriptions of tensors; every other name that a file asks for is refused."""
+
+    KNOWN = {("collections", "OrderedDict"): collections.OrderedDict,
+             ("torch._utils", "_rebuild_tensor_v2"): Tensor,
+             ("torch._utils", "_rebuild_parameter"): lambda tensor, *_: tensor,
+             ("torch", "Size"): tuple}
+
+    def find_class(self, module, name):
+        if module == "torch" and name in KINDS:
+            return Kind(name)
+        known = self.KNOWN.get((module, name))
+        if known is None:
+            raise Refused(f"it asks for {module}.{name}: it has more in it than tensors and is not read")
+        return known
+
+    def persistent_load(self, pid):
+        if not (isinstance(pid, tuple) and len(pid) == 5 and pid[0] == "storage" and isinstance(pid[1], Kind)
+                and isinstance(pid[4], int)):
+            raise Refused("it refers to something that is no storage of a tensor")
+        return pid[1], str(pid[2]), pid[4]
 
 
 def flatten(value, prefix=""):
-    """Tensors by dotted name; files hold either a state dict or one inside `state_dict` or `model`."""
-    import torch
-
-    if isinstance(value, torch.Tensor):
+    """Tensors by dotted name."""
+    if isinstance(value, Tensor):
         yield prefix, value
     elif isinstance(value, dict):
         for key, inner in value.items():
             yield from flatten(inner, f"{prefix}.{key}" if prefix else str(key))
     else:
-        raise SystemExit(f"'{prefix or 'the file'}' is a {type(value).__name__}, but tensors are needed")
+        raise Refused(f"'{prefix or 'the file'}' is a {type(value).__name__}, but tensors are needed")
+
+
+def read_tensors(archive):
+    """Tensors by name, and the archive's folder. Files hold a state dict, or one in `state_dict` or `model`."""
+    pickled = [name for name in archive.namelist() if name == "data.pkl" or name.endswith("/data.pkl")]
+    if len(pickled) != 1:
+        raise Refused("it has no data.pkl: it is no file of torch.save")
+    folder = pickled[0][:-len("data.pkl")]
+    order = folder + "byteorder"
+    if order in archive.namelist() and archive.read(order) != b"little":
+        raise Refused("its numbers are big-endian")
+    try:
+        value = Reader(io.BytesIO(archive.read(pickled[0]))).load()
+    except (pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, TypeError,
+            UnicodeError, ValueError, struct.error) as error:
+        raise Refused(f"its data.pkl can't be read: {error}") from error
+    for wrapper in ("state_dict", "model"):
+        if isinstance(value, dict) and isinstance(value.get(wrapper), dict):
+            value = value[wrapper]
+    tensors = dict(flatten(value))
+    if not tensors:
+        raise Refused("it has no tensors")
+    return tensors, folder
+
+
+def write(archive, folder, tensors, out):
+    header, offset = {NAME_OF_META: {"format": "pt"}}, 0
+    for name, tensor in tensors.items():
+        header[name] = {"dtype": tensor.kind.name, "shape": tensor.shape,
+                        "data_offsets": (offset, offset + tensor.size())}
+        offset += tensor.size()
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    out.write(struct.pack("<Q", len(text)) + text)
+    done, key, raw = 0, None, b""
+    for name, tensor in tensors.items():
+        if key != tensor.key:
+            key = tensor.key
+            try:
+                raw = memoryview(archive.read(f"{folder}data/{key}"))
+            except KeyError as error:
+                raise Refused(f"the elements of '{name}' are not in it") from error
+        if len(raw) < tensor.stored * tensor.kind.size:
+            raise Refused(f"of the {tensor.stored} elements that '{name}' is in, it has {len(raw)} bytes")
+        for chunk in tensor.chunks(raw):
+            out.write(chunk)
+        done += tensor.size()
+        if sys.stderr.isatty():
+            print(f"\r{done / 1e6:.0f} of {offset / 1e6:.0f} MB", end="", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
 
 
 def main(argv):
@@ -33,20 +182,23 @@ def main(argv):
     out = argv[2] if len(argv) == 3 else os.path.join(os.path.dirname(source), "model.safetensors")
     if os.path.exists(out):
         raise SystemExit(f"'{out}' is there already; name another file to write")
+    unfinished = out + ".part"
     try:
-        import torch
-        from safetensors.torch import save_file
-    except ImportError as error:
-        raise SystemExit(f"{error}; pip install torch safetensors") from error
-    loaded = torch.load(source, map_location="cpu", weights_only=True)
-    for wrapper in ("state_dict", "model"):
-        if isinstance(loaded, dict) and isinstance(loaded.get(wrapper), dict):
-            loaded = loaded[wrapper]
-    # Tensors that share memory, such as a tied output matrix, are written one by one.
-    tensors = {name: tensor.detach().contiguous().clone() for name, tensor in flatten(loaded)}
-    if not tensors:
-        raise SystemExit(f"'{source}' has no tensors")
-    save_file(tensors, out, metadata={"format": "pt"})
+        with zipfile.ZipFile(source) as archive:
+            tensors, folder = read_tensors(archive)
+            with open(unfinished, "wb") as file:
+                write(archive, folder, tensors, file)
+        os.replace(unfinished, out)
+    except zipfile.BadZipFile as error:
+        raise SystemExit(f"'{source}': {error}. Files of PyTorch before 1.6 are not read: load such a file with torch "
+                         "and save it again") from error
+    except Refused as error:
+        raise SystemExit(f"'{source}': {error}") from error
+    except OSError as error:
+        raise SystemExit(str(error)) from error
+    finally:
+        if os.path.exists(unfinished):
+            os.remove(unfinished)
     print(f"{out}: {len(tensors)} tensors")
 
 

@@ -22,7 +22,7 @@ bool IsPickle(std::string_view name) {
 
 Status PickleRefused(const std::string& path) {
   return InvalidArgumentError("'" + path + "' is a pickle, which can run code when it is read, so it never is. Convert "
-                              "it once, where PyTorch is installed: tools/convert_head.py " + path);
+                              "it once: tools/convert_head.py " + path);
 }
 
 std::string CommonName(std::string name) {
