@@ -4,6 +4,7 @@
 // Threads: the engine thread. Borrows: the tokenizer.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "engine/drafter.h"
@@ -27,6 +28,8 @@ class ForcedDrafter final : public Drafter {
     size_t n_right = 0;    // of them, that have come
     bool goes_on = false;  // more is forced behind them
   };
+
+  std::vector<int32_t> Spelt(std::string_view bytes, bool goes_on) const;
 
   const model::Tokenizer& tokenizer_;
   // By place in the draft: the last token may be a part of a longer one that goes on beyond what is forced.

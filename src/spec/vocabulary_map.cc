@@ -48,7 +48,8 @@ void VocabularyMap::AppendDraftTokens(int32_t target_token, std::vector<int32_t>
     out.push_back(common);
     return;
   }
-  const auto ids = draft_.Encode(target_.TokenBytes(target_token), false);  // nothing for a control token
+  // Nothing for a control token.
+  const auto ids = draft_.Encode(target_.TokenBytes(target_token), false, {.continues = true});
   out.insert(out.end(), ids.begin(), ids.end());
 }
 

@@ -253,13 +253,13 @@ Result<TextPipeline> TextPipeline::Make(const TokenizerSpec& spec) {
   return pipeline;
 }
 
-std::string TextPipeline::Normalise(std::string_view piece) const {
+std::string TextPipeline::Normalise(std::string_view piece, PieceAt at) const {
   std::string text(piece);
   for (const CompiledNormaliser& n : normalisers_) {
     using Step = Normaliser::Step;
     switch (n.step) {
       case Step::kPrepend:
-        if (!text.empty()) text.insert(0, n.text);
+        if (!text.empty() && at != PieceAt::kContinues) text.insert(0, n.text);
         break;
       case Step::kReplace:
         text = ReplaceAll(text, n.pattern, n.text);
@@ -308,17 +308,19 @@ std::string TextPipeline::Normalise(std::string_view piece) const {
   return text;
 }
 
-void TextPipeline::PreTokenise(std::string_view piece, bool first, FunctionRef<void(std::string_view)> fn) const {
-  if (!piece.empty()) Apply(0, piece, first, fn);
+void TextPipeline::PreTokenise(std::string_view piece, PieceAt at, FunctionRef<void(std::string_view)> fn) const {
+  if (!piece.empty()) Apply(0, piece, at, fn);
 }
 
-void TextPipeline::Apply(size_t step, std::string_view piece, bool first,
+void TextPipeline::Apply(size_t step, std::string_view piece, PieceAt at,
                          FunctionRef<void(std::string_view)> fn) const {
   if (step == pre_tokenizers_.size()) {
     fn(piece);
     return;
   }
-  const auto next = [&](std::string_view word) { Apply(step + 1, word, first && word.data() == piece.data(), fn); };
+  const auto next = [&](std::string_view word) {
+    Apply(step + 1, word, word.data() == piece.data() ? at : PieceAt::kBehind, fn);
+  };
   const PreTokenizer& spec = pre_tokenizers_[step].spec;
   using Step = PreTokenizer::Step;
   switch (spec.step) {
@@ -348,7 +350,7 @@ void TextPipeline::Apply(size_t step, std::string_view piece, bool first,
       return;
     }
     case Step::kByteLevel:
-      if (spec.prefix_space && piece[0] != ' ') {
+      if (spec.prefix_space && piece[0] != ' ' && at != PieceAt::kContinues) {
         next(" " + std::string(piece));
       } else {
         next(piece);
@@ -356,8 +358,8 @@ void TextPipeline::Apply(size_t step, std::string_view piece, bool first,
       return;
     case Step::kMetaspace: {
       std::string text = ReplaceAll(piece, " ", kMetaspaceText);
-      const bool wanted =
-          spec.prepend == PreTokenizer::Prepend::kAlways || (spec.prepend == PreTokenizer::Prepend::kFirst && first);
+      const bool wanted = (spec.prepend == PreTokenizer::Prepend::kAlways && at != PieceAt::kContinues) ||
+                          (spec.prepend == PreTokenizer::Prepend::kFirst && at == PieceAt::kStart);
       if (wanted && !text.starts_with(kMetaspaceText)) text.insert(0, kMetaspaceText);
       if (!spec.split) {
         next(text);

@@ -26,14 +26,21 @@ class Charsmap {
   std::string strings_;
 };
 
+// Where a piece of text stands.
+enum class PieceAt : uint8_t {
+  kStart,     // at the very start of the text
+  kBehind,    // behind a token that was cut out
+  kContinues  // behind other text that is not seen: nothing is put before it
+};
+
 class TextPipeline {
  public:
   static Result<TextPipeline> Make(const TokenizerSpec& spec);
 
   // valid_utf8 in, valid UTF-8 out.
-  std::string Normalise(std::string_view piece) const;
-  // Calls fn for every word of a normalised piece. `first`: the piece stands at the very start of the text.
-  void PreTokenise(std::string_view piece, bool first, FunctionRef<void(std::string_view)> fn) const;
+  std::string Normalise(std::string_view piece, PieceAt at) const;
+  // Calls fn for every word of a normalised piece.
+  void PreTokenise(std::string_view piece, PieceAt at, FunctionRef<void(std::string_view)> fn) const;
 
  private:
   struct CompiledNormaliser {
@@ -46,7 +53,7 @@ class TextPipeline {
     PreTokenizer spec;
     Regex regex;
   };
-  void Apply(size_t step, std::string_view piece, bool first, FunctionRef<void(std::string_view)> fn) const;
+  void Apply(size_t step, std::string_view piece, PieceAt at, FunctionRef<void(std::string_view)> fn) const;
 
   std::vector<CompiledNormaliser> normalisers_;
   std::vector<CompiledPreTokenizer> pre_tokenizers_;

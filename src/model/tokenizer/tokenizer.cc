@@ -93,7 +93,7 @@ class TokenizerImpl final : public Tokenizer {
     std::vector<TokenId> ids;
     ids.reserve(text.size() / 3 + 4);
     if (options.add_special) ids = spec_.prefix;
-    EncodeText(text, trusted, ids);
+    EncodeText(text, trusted, options.continues ? PieceAt::kContinues : PieceAt::kStart, ids);
     if (options.add_special) ids.insert(ids.end(), spec_.suffix.begin(), spec_.suffix.end());
     return ids;
   }
@@ -170,7 +170,7 @@ class TokenizerImpl final : public Tokenizer {
 
   // Cuts special and other added tokens out of raw text, encodes what lies between.
   void EncodeText(std::string_view text, const std::vector<std::pair<size_t, size_t>>& trusted,
-                  std::vector<TokenId>& ids) const {
+                  PieceAt begin, std::vector<TokenId>& ids) const {
     size_t start = 0;
     size_t range = 0;
     const auto accept = [&](size_t at) {
@@ -195,11 +195,11 @@ class TokenizerImpl final : public Tokenizer {
       if (token->rstrip) {
         at = text.size() - StripSpaces(text.substr(at), true, false).size();
       }
-      EncodePiece(text.substr(start, piece_end - start), start == 0, ids);
+      EncodePiece(text.substr(start, piece_end - start), start == 0 ? begin : PieceAt::kBehind, ids);
       ids.push_back(token->id);
       start = at;
     }
-    EncodePiece(text.substr(start), start == 0, ids);
+    EncodePiece(text.substr(start), start == 0 ? begin : PieceAt::kBehind, ids);
   }
 
   static bool StandsAlone(std::string_view text, size_t begin, size_t end) {
@@ -212,14 +212,14 @@ class TokenizerImpl final : public Tokenizer {
   }
 
   // A piece without special tokens. Bytes that are not UTF-8: words of their own where the model takes bytes.
-  void EncodePiece(std::string_view piece, bool first, std::vector<TokenId>& ids) const {
+  void EncodePiece(std::string_view piece, PieceAt place, std::vector<TokenId>& ids) const {
     if (piece.empty()) return;
     if (IsValidUtf8(piece)) {
-      EncodeValid(piece, first, ids);
+      EncodeValid(piece, place, ids);
       return;
     }
     if (spec_.kind != TokenizerKind::kByteBpe) {
-      EncodeValid(ReplaceInvalidUtf8(piece), first, ids);
+      EncodeValid(ReplaceInvalidUtf8(piece), place, ids);
       return;
     }
     size_t start = 0;
@@ -227,21 +227,21 @@ class TokenizerImpl final : public Tokenizer {
     for (size_t at = 0; at < piece.size();) {
       const int length = DecodeUtf8(piece, at, c);
       if (length == 0) {
-        EncodeValid(piece.substr(start, at - start), first && start == 0, ids);
+        EncodeValid(piece.substr(start, at - start), start == 0 ? place : PieceAt::kBehind, ids);
         model_->Encode(piece.substr(at, 1), ids);
         start = ++at;
       } else {
         at += static_cast<size_t>(length);
       }
     }
-    EncodeValid(piece.substr(start), first && start == 0, ids);
+    EncodeValid(piece.substr(start), start == 0 ? place : PieceAt::kBehind, ids);
   }
 
-  void EncodeValid(std::string_view piece, bool first, std::vector<TokenId>& ids) const {
+  void EncodeValid(std::string_view piece, PieceAt place, std::vector<TokenId>& ids) const {
     if (piece.empty()) return;
-    const std::string text = pipeline_.Normalise(piece);
-    const auto encode_words = [&](std::string_view part, bool at_start) {
-      pipeline_.PreTokenise(part, at_start, [&](std::string_view word) { model_->Encode(word, ids); });
+    const std::string text = pipeline_.Normalise(piece, place);
+    const auto encode_words = [&](std::string_view part, PieceAt part_at) {
+      pipeline_.PreTokenise(part, part_at, [&](std::string_view word) { model_->Encode(word, ids); });
     };
     size_t start = 0;
     for (size_t at = 0; at < text.size() && !normalised_matcher_.empty();) {
@@ -254,11 +254,11 @@ class TokenizerImpl final : public Tokenizer {
         ++at;
         continue;
       }
-      encode_words(std::string_view(text).substr(start, at - start), first && start == 0);
+      encode_words(std::string_view(text).substr(start, at - start), start == 0 ? place : PieceAt::kBehind);
       ids.push_back(token->id);
       start = at += token->text.size();
     }
-    encode_words(std::string_view(text).substr(start), first && start == 0);
+    encode_words(std::string_view(text).substr(start), start == 0 ? place : PieceAt::kBehind);
   }
 
   TokenizerSpec spec_;

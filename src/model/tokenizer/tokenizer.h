@@ -25,6 +25,7 @@ struct TextSegment {
 
 struct EncodeOptions {
   bool add_special = false;  // BOS/EOS or CLS/SEP as the tokenizer itself would
+  bool continues = false;    // other text stands before: no space is put in front of the first word
 };
 
 class Tokenizer {
