@@ -4,7 +4,6 @@
 #include <sched.h>
 
 #include <chrono>
-#include <cmath>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/topology.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -27,18 +27,6 @@ void CpuRelax() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
-}
-
-std::vector<int> AllowedProcessors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> processors;
-  if (::sched_getaffinity(0, sizeof(set), &set) == 0) {
-    for (int i = 0; i < CPU_SETSIZE; ++i) {
-      if (CPU_ISSET(i, &set)) processors.push_back(i);
-    }
-  }
-  return processors;
 }
 
 int64_t SteadyNanos() {
@@ -66,6 +54,19 @@ uint32_t AwaitChange(const std::atomic<uint32_t>& word, uint32_t old, int64_t sp
   return now;
 }
 
+// cgroup v2's cpu.max holds "quota period" or "max period".
+double CgroupProcessorQuota() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 0;
+  try {
+    return std::stod(quota) / period;
+  } catch (...) {
+    return 0;
+  }
+}
+
 class ThreadPool final : public Executor {
  public:
   explicit ThreadPool(const ThreadPoolOptions& options)
@@ -74,7 +75,7 @@ class ThreadPool final : public Executor {
 
   // Once. Throws std::system_error where the system refuses a thread; those already there end with the pool.
   void Start(bool pin) {
-    const auto processors = AllowedProcessors();
+    const std::vector<int> processors = PlanWorkers(ThisTopology(), CgroupProcessorQuota()).processors;
     for (int worker = 1; worker < n_workers_; ++worker) {
       threads_.emplace_back([this, worker] { WorkerLoop(worker); });
       if (pin && static_cast<size_t>(n_workers_) <= processors.size()) {
@@ -144,28 +145,9 @@ class ThreadPool final : public Executor {
   alignas(64) std::atomic<uint32_t> barrier_phase_{0};
 };
 
-// cgroup v2's cpu.max holds "quota period" or "max period".
-double CgroupProcessorQuota() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 0;
-  try {
-    return std::stod(quota) / period;
-  } catch (...) {
-    return 0;
-  }
-}
-
 }  // namespace
 
-int UsableProcessorCount() {
-  int count = std::max<int>(1, static_cast<int>(AllowedProcessors().size()));
-  if (const double quota = CgroupProcessorQuota(); quota > 0) {
-    count = std::min(count, std::max(1, static_cast<int>(std::ceil(quota))));
-  }
-  return count;
-}
+int UsableProcessorCount() { return PlanWorkers(ThisTopology(), CgroupProcessorQuota()).n_workers; }
 
 Result<std::unique_ptr<Executor>> TryMakeThreadPool(const ThreadPoolOptions& options) {
   auto pool = std::make_unique<ThreadPool>(options);

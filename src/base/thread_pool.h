@@ -1,5 +1,5 @@
 // The machine's fork-join executor: n_workers - 1 threads that spin between jobs for a while and then sleep, each
-// pinned to a processor of the process's affinity mask.
+// pinned to a processor of the process's affinity mask, in the order of topology.h.
 //
 // Threads: see executor.h. Owns: its threads; joins them when destroyed.
 #pragma once
@@ -12,12 +12,13 @@
 namespace surety {
 
 struct ThreadPoolOptions {
-  int n_workers = 0;              // 0: one for each processor that the process may use
-  bool pin = true;                // bind worker i to the i-th allowed processor (worker 0 is the caller, not bound)
+  int n_workers = 0;              // 0: UsableProcessorCount()
+  bool pin = true;                // bind worker i to the plan's i-th processor (worker 0 is the caller, not bound)
   int64_t spin_nanos = 2'000'000; // how long an idle worker spins before it sleeps
 };
 
-// Processors in the process's affinity mask, also bounded by a cgroup's CPU quota (rounded up), at least 1.
+// Cores of the process's affinity mask that are worth a worker each (WorkerPlan::n_workers), also bounded by a cgroup's
+// CPU quota (rounded up), at least 1.
 int UsableProcessorCount();
 
 // kResourceExhausted with the count where the system starts no more threads.

@@ -220,9 +220,9 @@ class BenchCommand final : public Command {
   }
 
   void PrintRoofs(std::string_view label) const {
-    Print("{}: {:.1f} GB/s read, {:.0f} GFLOP/s fp32 ({}), {:.0f} Gop/s int8 ({})\n", label,
+    Print("{}: {:.1f} GB/s read, {:.0f} GFLOP/s fp32 ({}), {:.0f} Gop/s int8 ({}), barrier {:.2f} us\n", label,
           roofs_.read_bytes_per_s / 1e9, roofs_.fp32_flop_per_s / 1e9, roofs_.fp32_instruction,
-          roofs_.int8_op_per_s / 1e9, roofs_.int8_instruction);
+          roofs_.int8_op_per_s / 1e9, roofs_.int8_instruction, roofs_.barrier_seconds * 1e6);
   }
 
   void PrintHead(const OpenedModel& opened) const {
@@ -275,7 +275,8 @@ class BenchCommand final : public Command {
                     {"fp32_gflop_per_s", Rounded(roofs_.fp32_flop_per_s / 1e9)},
                     {"fp32_instruction", roofs_.fp32_instruction},
                     {"int8_gop_per_s", Rounded(roofs_.int8_op_per_s / 1e9)},
-                    {"int8_instruction", roofs_.int8_instruction}};
+                    {"int8_instruction", roofs_.int8_instruction},
+                    {"barrier_us", Rounded(roofs_.barrier_seconds * 1e6)}};
     out["kv_type"] = kv_.kv_type;
     out["chunk"] = chunk_;
     boost::json::array rows;

@@ -74,7 +74,7 @@ ModelFlags::ModelFlags() {
 void ModelFlags::Declare(Flags& flags) {
   flags.Group("Model");
   flags.Add("-m,--model", model, "a path, or a name that 'surety models' lists");
-  flags.Add("-t,--threads", threads, "processors to use; 0: all of them");
+  flags.Add("-t,--threads", threads, "processors to use; 0: one for each core");
   flags.Add("--isa", isa, "force an instruction set (sse4, avx2, avx512, ...); default: the best one here");
 }
 

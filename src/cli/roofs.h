@@ -15,10 +15,11 @@ struct Roofs {
   double read_bytes_per_s = 0;   // all workers, each its share of read_bytes over and over
   double fp32_flop_per_s = 0;    // fused multiply-adds in registers
   double int8_op_per_s = 0;      // 8-bit products summed in 32 bits, the best instruction the processor has
+  double barrier_seconds = 0;    // from one barrier of all workers to the next, the median; 0: one worker has none
   std::string fp32_instruction;  // "avx2 fma", ...
   std::string int8_instruction;  // "avx2 maddubs", "avx512 vpdpbusd", ...
 
-  void RaiseTo(const Roofs& other);  // keeps the higher of each rate
+  void RaiseTo(const Roofs& other);  // keeps the better of each
 };
 
 // About a second, less if `quick` (tests). `read_bytes`: what a decode step reads of the weights, since some of that
