@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "base/aligned_buffer.h"
 #include "base/clock.h"

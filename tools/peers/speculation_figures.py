@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """What speculation is worth by kind of text: decode speed with it and without, in turns, alone and in a batch.
 
-Usage: speculation_figures.py SURETY MODEL [--draft MODEL] [--llama LLAMA_SERVER --gguf FILE [--llama-draft FILE]]
+Usage: speculation_figures.py SURETY MODEL [--serve "FLAGS"] [--llama LLAMA_SERVER --gguf FILE [--llama-draft FILE]]
                               [--pairs 5] [--rounds 3] [--kinds forms,letters,...] [--tokens 128] [--batch 16] [--json]
 
 Starts `SURETY serve` and asks each prompt twice, with `speculate` false and true, in turns; medians of tokens a second
 of decoding (one stream) or of all streams by the clock, each busy with one answer after the other (--batch), of the
 ratio of each pair with its standard error, tokens a pass and the share of drafted tokens that held. Prompts are read
 before, under a salt of their own each, so nothing but the request's own text is looked up; only `repeat` asks for
-similar letters in one scope. With --draft a smaller model drafts too. With --llama, llama-server runs the same prompts,
-plain and for each of its lookup settings in turns, and with --llama-draft for a draft model's. Needs nothing but
-Python; a Markdown table, or with --json one object.
+similar letters in one scope. --serve: further flags of `surety serve`, such as "--draft-model NAME". With --llama,
+llama-server runs the same prompts, plain and for each of its lookup settings in turns, and with --llama-draft for a
+draft model's. Needs nothing but Python; a Markdown table, or with --json one object.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import http.client
 import json
 import os
 import random
+import shlex
 import signal
 import socket
 import statistics
@@ -252,7 +253,7 @@ def main():
     parser.add_argument("model")
     parser.add_argument("--llama", help="llama-server, to be measured beside it")
     parser.add_argument("--gguf", help="the model's file, for llama-server")
-    parser.add_argument("--draft", help="a smaller model that drafts for it")
+    parser.add_argument("--serve", default="", help="further flags of surety serve, in one text")
     parser.add_argument("--llama-draft", help="its file, for llama-server: its draft mode in place of its lookup")
     parser.add_argument("--pairs", type=int, default=5, help="of one prompt alone; 0: none")
     parser.add_argument("--rounds", type=int, default=3, help="of --batch prompts; 0: none")
@@ -269,7 +270,7 @@ def main():
         port = free_port()
         ours = Target("surety", [args.surety, "serve", "-m", args.model, "--port", str(port), "-c", "4096",
                                  "--parallel", str(args.batch), "-t", str(args.threads),
-                                 *(["--draft-model", args.draft] if args.draft else [])], port, {"speculate": False})
+                                 *shlex.split(args.serve)], port, {"speculate": False})
         targets.append(ours)
         rows += rows_of("surety", ours.wait(args.model), ours, args)
         if args.llama:
