@@ -1,6 +1,8 @@
 // surety bench: speed of prefill and decode at several depths and batch sizes, held against the machine's roofs.
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -34,6 +36,7 @@ struct Case {
 struct Measured {
   Case what;
   std::vector<double> seconds;  // one a repetition, ascending
+  Roofs* roofs = nullptr;       // that it is held against
   double Median() const { return seconds[seconds.size() / 2]; }
   double TokPerS(double s) const { return what.sequences * what.tokens / s; }
 };
@@ -82,6 +85,7 @@ class BenchCommand final : public Command {
     for (const Case& what : cases) {
       auto measured = Measure(opened->local->model(), what);
       if (!measured) return ReportFailure(measured.error());
+      measured->roofs = &RoofsOf(opened->local->executor(), what);
       RaiseRoofs(opened->local->executor(), *measured);
       if (!json_) PrintRow(*measured);
       results_.push_back(*std::move(measured));
@@ -210,25 +214,42 @@ class BenchCommand final : public Command {
                         : work_->Decode(what.tokens, what.depth, what.sequences);
   }
 
+  // What one step reads, weights with keys and values.
+  int64_t StepBytes(const Case& what) const {
+    const int steps = what.prefill ? (what.tokens + chunk_ - 1) / chunk_ : what.tokens;
+    return static_cast<int64_t>(WorkOf(what).bytes / steps);
+  }
+
+  // The roofs that a case is held against. Where its keys and values add much to what a step reads, less of it stays in
+  // the caches from one step to the next: the rate is that of reading so much.
+  Roofs& RoofsOf(Executor& executor, const Case& what) {
+    const int64_t bytes = StepBytes(what);
+    if (bytes < read_bytes_ + read_bytes_ / 8) return roofs_;
+    const auto key = static_cast<int>(8 * std::log2(static_cast<double>(bytes)));
+    const auto [found, is_new] = deep_roofs_.emplace(key, roofs_);
+    if (is_new) found->second.read_bytes_per_s = MeasureReadRate(executor, bytes, quick_roofs_);
+    return found->second;
+  }
+
   // A row above its roof shows that something else held the machine while the roofs were measured: they are measured
   // again, and the highest counts, also for the rows before.
   void RaiseRoofs(Executor& executor, const Measured& measured) {
-    for (int i = 0; i < 3 && ShareOfRoof(WorkOf(measured.what), roofs_, measured.Median()).share > 1; ++i) {
-      roofs_.RaiseTo(MeasureRoofs(executor, read_bytes_, quick_roofs_));
-      if (!json_) PrintRoofs("roofs, measured again");
+    for (int i = 0; i < 3 && ShareOfRoof(WorkOf(measured.what), *measured.roofs, measured.Median()).share > 1; ++i) {
+      measured.roofs->RaiseTo(MeasureRoofs(executor, std::max(read_bytes_, StepBytes(measured.what)), quick_roofs_));
+      if (!json_) PrintRoofs("roofs, measured again", *measured.roofs);
     }
   }
 
-  void PrintRoofs(std::string_view label) const {
+  void PrintRoofs(std::string_view label, const Roofs& roofs) const {
     Print("{}: {:.1f} GB/s read, {:.0f} GFLOP/s fp32 ({}), {:.0f} Gop/s int8 ({}), barrier {:.2f} us\n", label,
-          roofs_.read_bytes_per_s / 1e9, roofs_.fp32_flop_per_s / 1e9, roofs_.fp32_instruction,
-          roofs_.int8_op_per_s / 1e9, roofs_.int8_instruction, roofs_.barrier_seconds * 1e6);
+          roofs.read_bytes_per_s / 1e9, roofs.fp32_flop_per_s / 1e9, roofs.fp32_instruction,
+          roofs.int8_op_per_s / 1e9, roofs.int8_instruction, roofs.barrier_seconds * 1e6);
   }
 
   void PrintHead(const OpenedModel& opened) const {
     Print("{}, {} on {} threads, weights {}, KV {}\n", model_.model, opened.local->ops().name(),
                opened.local->executor().n_workers(), HumanBytes(opened.local->model().weight_bytes()), kv_.kv_type);
-    PrintRoofs("roofs");
+    PrintRoofs("roofs", roofs_);
     Print("\n{:<18} {:>10} {:>19} {:>9} {:>9} {:>7}  {}\n", "test", "tok/s", "(min - max)", "GB/s", "Gop/s", "roof",
                "bound by");
     FlushOutput();
@@ -236,7 +257,7 @@ class BenchCommand final : public Command {
 
   void PrintRow(const Measured& m) const {
     const StepWork work = WorkOf(m.what);
-    const RoofShare share = ShareOfRoof(work, roofs_, m.Median());
+    const RoofShare share = ShareOfRoof(work, *m.roofs, m.Median());
     const std::string range = fmt::format("({:.1f} - {:.1f})", m.TokPerS(m.seconds.back()), m.TokPerS(m.seconds[0]));
     Print("{:<18} {:>10.1f} {:>19} {:>9.2f} {:>9.1f} {:>5.0f} %  {}\n", Name(m.what), m.TokPerS(m.Median()), range,
                work.bytes / m.Median() / 1e9, work.ops() / m.Median() / 1e9, share.share * 100, share.bound_by);
@@ -245,7 +266,7 @@ class BenchCommand final : public Command {
 
   boost::json::object DescribeRow(const Measured& m) const {
     const StepWork work = WorkOf(m.what);
-    const RoofShare share = ShareOfRoof(work, roofs_, m.Median());
+    const RoofShare share = ShareOfRoof(work, *m.roofs, m.Median());
     const std::string stem = m.what.prefill ? "prefill_tok_per_s" : "decode_tok_per_s";
     boost::json::object row;
     row["test"] = Name(m.what);
@@ -260,6 +281,7 @@ class BenchCommand final : public Command {
     row["gop_per_s"] = Rounded(work.ops() / m.Median() / 1e9);
     row["share_of_roof"] = Rounded(share.share);
     row["bound_by"] = share.bound_by;
+    row["roof_gb_per_s"] = Rounded(m.roofs->read_bytes_per_s / 1e9);
     return row;
   }
 
@@ -294,6 +316,7 @@ class BenchCommand final : public Command {
   bool quick_roofs_ = false, json_ = false;
   int64_t read_bytes_ = 0;
   Roofs roofs_;
+  std::map<int, Roofs> deep_roofs_;  // by eighths of the binary logarithm of what a step reads
   std::optional<WorkModel> work_;
   std::vector<Measured> results_;
 };

@@ -192,7 +192,30 @@ double ComputeRate(Executor& executor, const Probe& probe, int64_t rounds) {
   return best;
 }
 
-double ReadRate(Executor& executor, int64_t size_bytes, bool quick) {
+// Of many short series, so that one in which the system took a processor away does not count.
+double BarrierSeconds(Executor& executor) {
+  constexpr int kSeries = 51, kBarriers = 40;
+  if (executor.n_workers() == 1) return 0;
+  std::vector<double> seconds;
+  for (int i = 0; i < kSeries; ++i) {
+    seconds.push_back(SecondsOf(executor, [&](int worker) {
+      for (int k = 0; k < kBarriers; ++k) executor.Barrier(worker);
+    }) / kBarriers);
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + kSeries / 2, seconds.end());
+  return seconds[kSeries / 2];
+}
+
+}  // namespace
+
+void Roofs::RaiseTo(const Roofs& other) {
+  read_bytes_per_s = std::max(read_bytes_per_s, other.read_bytes_per_s);
+  fp32_flop_per_s = std::max(fp32_flop_per_s, other.fp32_flop_per_s);
+  int8_op_per_s = std::max(int8_op_per_s, other.int8_op_per_s);
+  barrier_seconds = std::min(barrier_seconds, other.barrier_seconds);
+}
+
+double MeasureReadRate(Executor& executor, int64_t size_bytes, bool quick) {
   constexpr int64_t kGrain = 4096;
   const int64_t available = AvailableMemoryBytes();
   if (available > 0) size_bytes = std::min(size_bytes, available / 2);
@@ -217,29 +240,6 @@ double ReadRate(Executor& executor, int64_t size_bytes, bool quick) {
   return best;
 }
 
-// Of many short series, so that one in which the system took a processor away does not count.
-double BarrierSeconds(Executor& executor) {
-  constexpr int kSeries = 51, kBarriers = 40;
-  if (executor.n_workers() == 1) return 0;
-  std::vector<double> seconds;
-  for (int i = 0; i < kSeries; ++i) {
-    seconds.push_back(SecondsOf(executor, [&](int worker) {
-      for (int k = 0; k < kBarriers; ++k) executor.Barrier(worker);
-    }) / kBarriers);
-  }
-  std::nth_element(seconds.begin(), seconds.begin() + kSeries / 2, seconds.end());
-  return seconds[kSeries / 2];
-}
-
-}  // namespace
-
-void Roofs::RaiseTo(const Roofs& other) {
-  read_bytes_per_s = std::max(read_bytes_per_s, other.read_bytes_per_s);
-  fp32_flop_per_s = std::max(fp32_flop_per_s, other.fp32_flop_per_s);
-  int8_op_per_s = std::max(int8_op_per_s, other.int8_op_per_s);
-  barrier_seconds = std::min(barrier_seconds, other.barrier_seconds);
-}
-
 Roofs MeasureRoofs(Executor& executor, int64_t read_bytes, bool quick) {
   Roofs roofs;
   const int64_t rounds = quick ? kComputeRounds / 20 : kComputeRounds;
@@ -249,7 +249,7 @@ Roofs MeasureRoofs(Executor& executor, int64_t read_bytes, bool quick) {
   roofs.fp32_instruction = fp32.name;
   roofs.int8_op_per_s = ComputeRate(executor, int8, rounds);
   roofs.int8_instruction = int8.name;
-  roofs.read_bytes_per_s = ReadRate(executor, read_bytes, quick);
+  roofs.read_bytes_per_s = MeasureReadRate(executor, read_bytes, quick);
   roofs.barrier_seconds = BarrierSeconds(executor);
   return roofs;
 }

@@ -22,6 +22,9 @@ struct Roofs {
   void RaiseTo(const Roofs& other);  // keeps the better of each
 };
 
+// All workers reading this many bytes over and over, bytes a second; 0 where there is no memory for them.
+double MeasureReadRate(Executor& executor, int64_t size_bytes, bool quick);
+
 // About a second, less if `quick` (tests). `read_bytes`: what a decode step reads of the weights, since some of that
 // may stay in a large cache from one step to the next.
 Roofs MeasureRoofs(Executor& executor, int64_t read_bytes, bool quick);
