@@ -1,5 +1,6 @@
 # One static library a module, declared from layers.txt. A module's sources are src/<module>/**.cc; *_test.cc beside
-# them become <module>_test, *_bench.cc become <module>_bench, each *_fuzz.cc one fuzz target.
+# them become <module>_test, *_bench.cc become <module>_bench, *_counts.cc become <module>_counts, each *_fuzz.cc one
+# fuzz target.
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(fmt REQUIRED)
@@ -116,7 +117,7 @@ endfunction()
 function(surety_module level name may_include)
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
   set(sources ${all})
-  list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$|/main\\.cc$|/src/${name}/reference/|/testing/")
+  list(FILTER sources EXCLUDE REGEX "_(test|bench|counts|fuzz)\\.cc$|/main\\.cc$|/src/${name}/reference/|/testing/")
   if(NOT sources)
     return()  # a module of the table that holds no code yet
   endif()
@@ -140,7 +141,7 @@ function(surety_module level name may_include)
   # Plain reference implementations, for tests only.
   set(references ${all})
   list(FILTER references INCLUDE REGEX "/src/${name}/reference/|/testing/")
-  list(FILTER references EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")
+  list(FILTER references EXCLUDE REGEX "_(test|bench|counts|fuzz)\\.cc$")
   if(references AND (SURETY_TESTS OR SURETY_BENCHMARKS OR SURETY_FUZZERS))
     add_library(surety_${name}_reference STATIC ${references})
     target_link_libraries(surety_${name}_reference PUBLIC surety_${name})
@@ -183,6 +184,15 @@ function(surety_module level name may_include)
     if(TARGET surety_${name}_reference)
       target_link_libraries(${name}_bench PRIVATE surety_${name}_reference)
     endif()
+  endif()
+
+  # Instructions that calls take (tools/kernel_counts.py): those of the code that is shipped, so of release builds only.
+  set(counts ${all})
+  list(FILTER counts INCLUDE REGEX "_counts\\.cc$")
+  if(counts AND SURETY_TESTS AND CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT SURETY_SANITIZE)
+    add_executable(${name}_counts ${counts})
+    target_link_libraries(${name}_counts PRIVATE surety_${name})
+    target_compile_options(${name}_counts PRIVATE -O1)
   endif()
 
   set(fuzzers ${all})

@@ -14,7 +14,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SRC = os.path.join(ROOT, "src")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
-TEST_FILE = re.compile(r"_(test|bench|fuzz)\.cc$|/(reference|testing)/")
+TEST_FILE = re.compile(r"_(test|bench|counts|fuzz)\.cc$|/(reference|testing)/")
 QUOTED_THIRD_PARTY = ("hwy/",)  # Highway re-includes files through its own headers and asks for quotes
 TEST_LIBRARIES = ("gtest/", "gmock/", "rapidcheck", "benchmark/")
 

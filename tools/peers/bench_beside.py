@@ -4,8 +4,8 @@
 Usage: bench_beside.py SURETY PEER_BIN FILE... [--rounds 7] [--threads 2] [--variants "-fa 1;-fa 0;-fa 1 -rtr 1"]
                        [--cases pp512,pp2048,tg,tg@4096,tg@16384,b8,b16] [--json]
 
-PEER_BIN is the folder with llama-bench and llama-batched-bench. Cases: pp: a prompt of so many tokens; tg: decode behind
-nothing or behind so many tokens; b: decode of so many sequences behind prompts of 64 tokens each. Every round runs ours
+PEER_BIN is the folder with llama-bench and llama-batched-bench. Cases: pp: a prompt of so many tokens; tg: decode
+behind nothing or behind so many tokens; b: decode of so many sequences behind 64 tokens each. Every round runs ours
 and then each variant of the peer once; medians of the rounds, the peer's best variant of each case. Needs nothing but
 Python; a Markdown table on standard output, or with --json one object; each figure on standard error as it comes.
 """
@@ -36,7 +36,8 @@ def ours(args, file, case):
     flags = {"pp": ["--prompt", n, "--gen", "1", "--depth", "0", "--sequences", "1"],
              "tg": ["--prompt", "1", "--gen", str(GENERATED), "--depth", "0", "--sequences", "1"],
              "tg@": ["--prompt", "1", "--gen", str(GENERATED), "--depth", n, "--sequences", "1"],
-             "b": ["--prompt", "1", "--gen", str(BATCH_GENERATED), "--depth", str(BATCH_PROMPT), "--sequences", n]}[kind]
+             "b": ["--prompt", "1", "--gen", str(BATCH_GENERATED), "--depth", str(BATCH_PROMPT),
+                   "--sequences", n]}[kind]
     report = json.loads(subprocess.run(
         [args.surety, "bench", "-m", file, "-t", str(args.threads), "--repetitions", "1", "--json", *flags],
         capture_output=True, text=True, check=True).stdout)
@@ -48,8 +49,9 @@ def ours(args, file, case):
 def theirs(args, file, case, variant):
     kind, n = re.match(r"(pp|tg@?|b)(\d*)$", case).groups()
     if kind == "b":
-        text = lines_of([os.path.join(args.peer, "llama-batched-bench"), "-m", os.path.abspath(file), "-t",
-                         str(args.threads), "-c", "4096", "-npp", str(BATCH_PROMPT), "-ntg", str(BATCH_GENERATED), "-npl", n, *batched(variant)])
+        text = lines_of([os.path.join(args.peer, "llama-batched-bench"), "-m", os.path.abspath(file),
+                         "-t", str(args.threads), "-c", "4096", "-npp", str(BATCH_PROMPT),
+                         "-ntg", str(BATCH_GENERATED), "-npl", n, *batched(variant)])
         cells = [line.split("|") for line in text.splitlines() if re.match(r"\|\s+\d+ \|", line)]
         return float(cells[-1][8])
     flags = {"pp": ["-p", n, "-n", "0"], "tg": ["-p", "0", "-n", str(GENERATED)],
@@ -107,7 +109,8 @@ def main():
     if args.json:
         print(json.dumps({"threads": args.threads, "rounds": args.rounds, "rows": rows}))
         return
-    print("| File | Case | surety tok/s | of the limit | peer tok/s | its variant | Ratio |\n|---|---|---|---|---|---|---|")
+    print("| File | Case | surety tok/s | of the limit | peer tok/s | its variant | Ratio |")
+    print("|---|---|---|---|---|---|---|")
     for r in rows:
         print(f"| {r['file']} | {r['case']} | {r['surety']} | {100 * r['share_of_roof']:.0f} % | {r['peer']} | "
               f"`{r['variant']}` | {r['ratio']} |")
