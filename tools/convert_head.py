@@ -23,6 +23,8 @@ KINDS = {"DoubleStorage": (8, "F64"), "FloatStorage": (4, "F32"), "HalfStorage":
          "BFloat16Storage": (2, "BF16"), "LongStorage": (8, "I64"), "IntStorage": (4, "I32"),
          "ShortStorage": (2, "I16"), "CharStorage": (1, "I8"), "ByteStorage": (1, "U8"), "BoolStorage": (1, "BOOL")}
 NAME_OF_META = "__metadata__"
+MOST_VALUES = 100_000   # of a file, so that one that names the same thing again and again ends
+MOST_GROWTH = 16        # bytes written for one of the file: tensors may share memory, but not without end
 
 
 class Refused(Exception):
@@ -46,6 +48,9 @@ class Tensor:
         last = offset + sum((n - 1) * step for n, step in zip(self.shape, self.strides))
         if self.count() > 0 and last >= self.stored:
             raise Refused(f"a tensor of shape {self.shape} reaches element {last} of a storage of {self.stored}")
+
+    def __setstate__(self, _):
+        raise Refused("it changes a tensor after it was made")
 
     def count(self):
         count = 1
@@ -89,13 +94,21 @@ class Tensor:
             at[axis] += 1
 
 
+def rebuild_tensor(*arguments):  # a function: of a class a pickle could make objects without calling it
+    return Tensor(*arguments)
+
+
+def rebuild_parameter(tensor, *_):
+    return tensor
+
+
 # The reader written in Python: the other one takes memory for whatever number a broken file says.
 class Reader(pickle._Unpickler):  # pylint: disable=protected-access
     """Builds descriptions of tensors; every other name that a file asks for is refused."""
 
     KNOWN = {("collections", "OrderedDict"): collections.OrderedDict,
-             ("torch._utils", "_rebuild_tensor_v2"): Tensor,
-             ("torch._utils", "_rebuild_parameter"): lambda tensor, *_: tensor,
+             ("torch._utils", "_rebuild_tensor_v2"): rebuild_tensor,
+             ("torch._utils", "_rebuild_parameter"): rebuild_parameter,
              ("torch", "Size"): tuple}
 
     def find_class(self, module, name):
@@ -113,15 +126,21 @@ class Reader(pickle._Unpickler):  # pylint: disable=protected-access
         return pid[1], str(pid[2]), pid[4]
 
 
-def flatten(value, prefix=""):
+def flatten(value):
     """Tensors by dotted name."""
-    if isinstance(value, Tensor):
-        yield prefix, value
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield from flatten(inner, f"{prefix}.{key}" if prefix else str(key))
-    else:
-        raise Refused(f"'{prefix or 'the file'}' is a {type(value).__name__}, but tensors are needed")
+    tensors, waiting, n_seen = {}, [("", value)], 0
+    while waiting:
+        name, inner = waiting.pop()
+        n_seen += 1
+        if isinstance(inner, Tensor):
+            tensors[name] = inner
+        elif isinstance(inner, dict) and len(name) < 10_000 and n_seen + len(waiting) + len(inner) <= MOST_VALUES:
+            waiting += reversed([(f"{name}.{key}" if name else str(key), part) for key, part in inner.items()])
+        elif isinstance(inner, dict):
+            raise Refused(f"it has more than {MOST_VALUES} values, or values in themselves")
+        else:
+            raise Refused(f"'{name or 'the file'}' is a {type(inner).__name__}, but tensors are needed")
+    return tensors
 
 
 def read_tensors(archive):
@@ -133,17 +152,22 @@ def read_tensors(archive):
     order = folder + "byteorder"
     if order in archive.namelist() and archive.read(order) != b"little":
         raise Refused("its numbers are big-endian")
+    if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+        raise Refused("parts of it are compressed, which torch.save never does")
     try:
         value = Reader(io.BytesIO(archive.read(pickled[0]))).load()
-    except (pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, TypeError,
-            UnicodeError, ValueError, struct.error) as error:
+    except (pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RecursionError,
+            TypeError, UnicodeError, ValueError, struct.error) as error:
         raise Refused(f"its data.pkl can't be read: {error}") from error
     for wrapper in ("state_dict", "model"):
         if isinstance(value, dict) and isinstance(value.get(wrapper), dict):
             value = value[wrapper]
-    tensors = dict(flatten(value))
+    tensors = flatten(value)
     if not tensors:
         raise Refused("it has no tensors")
+    n_bytes = sum(tensor.size() for tensor in tensors.values())
+    if n_bytes > MOST_GROWTH * max(1 << 20, sum(member.file_size for member in archive.infolist())):
+        raise Refused(f"its tensors would take {n_bytes} bytes, far more than it has")
     return tensors, folder
 
 

@@ -71,8 +71,8 @@ Topology ReadTopology(const std::string& root, std::span<const int> allowed) {
     Processor processor;
     processor.id = id;
     const auto core = NumberIn(folder + "topology/core_id");
-    // One that says nothing shares its core with nobody.
-    processor.core = static_cast<int>(core.value_or(-1 - id));
+    // One that says nothing, or -1 as virtual machines do, shares its core with nobody.
+    processor.core = core && *core >= 0 ? static_cast<int>(*core) : -1 - id;
     processor.package = static_cast<int>(NumberIn(folder + "topology/physical_package_id").value_or(0));
     const auto node = nodes.find(id);
     processor.node = node == nodes.end() ? 0 : node->second;

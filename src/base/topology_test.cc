@@ -110,6 +110,11 @@ TEST_F(TopologyTest, OfFewCoresAllProcessorsWork) {
   EXPECT_EQ(Workers(PlanWorkers(Read(6), 0)), Range(0, 6));
 }
 
+TEST_F(TopologyTest, CoresOfNoNumberAreOnesOfTheirOwn) {
+  for (int i = 0; i < 8; ++i) Core(i, -1, -1);
+  EXPECT_EQ(Workers(PlanWorkers(Read(8), 0)), Range(0, 8));
+}
+
 TEST_F(TopologyTest, FilesThatAreBrokenSayNothing) {
   for (int i = 0; i < 4; ++i) Core(i, 0, i);
   Write("cpu/cpu0/topology/core_id", "x");

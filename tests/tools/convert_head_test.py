@@ -95,6 +95,33 @@ class ConvertHeadTest(unittest.TestCase):
             f.write(whole[:len(whole) // 2])
         self.refuses(self.path("cut.pt"), "cut.pt")
 
+    def pickled(self, name, value):
+        return self.changed(name, lambda member, data: value if member.endswith("data.pkl") else data)
+
+    def test_small_files_that_mean_much_are_refused(self):
+        def tensor(offset, shape, strides):
+            storage = b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x3ctQ"
+            return (b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage +
+                    b"".join(pickle.dumps(part, 2)[2:-1] for part in (offset, shape, strides)) + b"\x89N}tR")
+
+        self.refuses(self.pickled("wide.pt", b"\x80\x02}X\x01\x00\x00\x00a" + tensor(0, (1 << 40, 4), (0, 1)) + b"s."),
+                     "far more than it has")
+        self.refuses(self.pickled("beyond.pt", b"\x80\x02}X\x01\x00\x00\x00a" + tensor(1, (15, 4), (4, 1)) + b"s."),
+                     "reaches element 60 of a storage of 60")
+        inner = {}
+        for _ in range(40):
+            inner = {"a": inner, "b": inner}
+        self.refuses(self.pickled("doubled.pt", pickle.dumps(inner, 2)), "more than 100000 values")
+        itself = {}
+        itself["a"] = itself
+        self.refuses(self.pickled("itself.pt", pickle.dumps(itself, 2)), "values in themselves")
+        # A tensor's state set by the file: what was checked would be another.
+        self.refuses(self.pickled("state.pt", b"\x80\x02}X\x01\x00\x00\x00a" + tensor(0, (3, 4), (4, 1)) + b"}bs."),
+                     "after it was made")
+        with zipfile.ZipFile(self.path("packed.pt"), "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("a/data.pkl", b"\x80\x02}.")
+        self.refuses(self.path("packed.pt"), "compressed")
+
     def test_every_cut_and_every_changed_byte_of_the_pickle_ends_in_a_message_or_in_tensors(self):
         with zipfile.ZipFile(os.path.join(PICKLED, "odd.pt")) as archive:
             name = next(member for member in archive.namelist() if member.endswith("data.pkl"))
