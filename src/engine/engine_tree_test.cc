@@ -264,16 +264,20 @@ TEST_F(EngineTreeTest, TheLossyRuleIsExactForGreedyRequestsAndKeepsConstraints) 
   requests[0].sampling.temperature = 1.3f;
   requests[0].constraint.kind = api::Constraint::Kind::kJsonSchema;
   requests[0].constraint.schema = boost::json::parse(testing::kFormSchema);
+  int n_ended = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     requests[0].sampling.seed = seed;
     const auto answers = RunPlain(Llama(), requests);
     rig = MakeRig(Llama(), TreeOptions(Llama(), 6, 120), clock, {.seed = seed}, requests, answers);
     const SeenAnswer seen = Run(*rig.engine, requests)[0];
+    if (seen.finish == api::FinishReason::kLength) continue;  // white space may go on and on
+    ++n_ended;
     boost::system::error_code error;
     const auto value = boost::json::parse(seen.text, error);
     ASSERT_FALSE(error) << seen.text;
     EXPECT_EQ(value.as_object().size(), 4u);
   }
+  EXPECT_GT(n_ended, 10);
 }
 
 TEST_F(EngineTreeTest, AnEndTokenThatWasDraftedCountsAsAccepted) {
