@@ -20,6 +20,7 @@
 #include "cli/models_store.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/shipped_heads.h"
 #include "kernels/cpu/isa.h"
 
 namespace surety::cli {
@@ -62,6 +63,24 @@ void ReportHead(const engine::LocalModel& model) {
     line += fmt::format("; of the model's own text it knows {:.1f} %", 100 * model.head_acceptance());
   }
   PrintErrorText(line + "\n");
+}
+
+// Fills in the head that ships with the model at `path`, whose figures are known, so that it needs no trial.
+Status ChooseShippedHead(const std::string& path, DraftFlags& drafts) {
+  if (drafts.shipped_head) drafts.head.path = ShippedHeadOf(path);
+  if (!drafts.head.path.empty() && drafts.shipped_head) drafts.head_check.floor = 0;
+  if (drafts.needed && drafts.model.empty() && drafts.head.path.empty()) {
+    return FailedPreconditionError(fmt::format("--speculate model: no draft head ships with {}; --draft-model or "
+                                               "--draft-head says what drafts", ModelNameOf(path)));
+  }
+  return OkStatus();
+}
+
+// What to do about a shipped head that cannot be used.
+Status WithWayOut(Status status, const DraftFlags& drafts) {
+  if (!drafts.shipped_head || drafts.head.path.empty()) return status;
+  if (status.message().find(drafts.head.path) == std::string::npos) return status;
+  return status.WithContext("the draft head that ships with this model (--draft-head none goes without it)");
 }
 
 }  // namespace
@@ -113,7 +132,8 @@ void SpeculationFlags::Declare(Flags& flags) {
             "always: whatever they cost, for tests; off: one token a step");
   flags.Add("--draft-model", draft_model, "a smaller model, by name or path, that drafts");
   flags.Add("--draft-head", draft_head,
-            "a draft head of this model that drafts: a folder or .safetensors file of a Medusa or EAGLE head");
+            "a draft head of this model that drafts: a folder or .safetensors file of a Medusa or EAGLE head; default: "
+            "the one that ships with the model, if one does; none: no head");
   flags.Add("--draft-head-floor", draft_head_floor,
             "a head is refused that knows less than this share, in per cent, of tokens that the model itself writes "
             "when it is loaded; 0: it is not tried");
@@ -131,10 +151,10 @@ Status SpeculationFlags::Validate() const {
   if (std::find(std::begin(kChoices), std::end(kChoices), speculate) == std::end(kChoices)) {
     return InvalidArgumentError(fmt::format("--speculate: '{}' is none of {}", speculate, fmt::join(kChoices, ", ")));
   }
-  if (speculate == "model" && draft_model.empty() && draft_head.empty()) {
-    return InvalidArgumentError("--speculate model: --draft-model or --draft-head says which");
+  if (speculate == "model" && draft_model.empty() && draft_head == kNoHead) {
+    return InvalidArgumentError("--speculate model and --draft-head none: nothing is left that drafts");
   }
-  if (!draft_model.empty() && !draft_head.empty()) {
+  if (!draft_model.empty() && !draft_head.empty() && draft_head != kNoHead) {
     return InvalidArgumentError("--draft-model and --draft-head exclude each other: one of them drafts");
   }
   if (!(draft_head_floor >= 0 && draft_head_floor <= 100)) {
@@ -160,8 +180,10 @@ Status SpeculationFlags::Validate() const {
 DraftFlags SpeculationFlags::Drafts() const {
   DraftFlags drafts;
   if (speculate == "lookup" || speculate == "off" || draft_max == 0) return drafts;  // nobody would ask them
+  drafts.needed = speculate == "model";
   drafts.model = draft_model;
-  drafts.head.path = draft_head;
+  drafts.shipped_head = draft_model.empty() && draft_head.empty();
+  if (draft_head != kNoHead) drafts.head.path = draft_head;
   drafts.head.layer_ids_are_outputs = draft_head_layers == "outputs";
   if (!drafts.head.layer_ids_are_outputs) drafts.head.entering_layers = LayersOf(draft_head_layers);
   if (!draft_head_norm.empty()) drafts.head.norm_before_residual = draft_head_norm == "true";
@@ -176,11 +198,13 @@ Result<DraftFlags> SpeculationFlags::DraftsOf(const std::string& model, const st
   own.draft_head_floor = draft_head_floor;
   own.draft_model = model;
   own.draft_head = head;
-  if (!model.empty() && !head.empty()) {
+  const bool names_head = !head.empty() && head != kNoHead;
+  if (!model.empty() && names_head) {
     return Error(InvalidArgumentError("draft_model and draft_head exclude each other: give one of them"));
   }
-  const DraftFlags drafts = own.Drafts();
-  if ((!model.empty() && drafts.model.empty()) || (!head.empty() && drafts.head.path.empty())) {
+  DraftFlags drafts = own.Drafts();
+  drafts.needed = false;  // --speculate says what may draft, not that each model has it
+  if ((!model.empty() && drafts.model.empty()) || (names_head && drafts.head.path.empty())) {
     return Error(FailedPreconditionError(fmt::format(
         "'{}' would draft nothing: this server was started with {}", model.empty() ? head : model,
         draft_max == 0 ? "--draft-max 0" : "--speculate " + speculate)));
@@ -198,9 +222,10 @@ engine::SpeculationOptions SpeculationFlags::Options() const {
   return options;
 }
 
-Result<OpenedModel> OpenModel(const ModelFlags& flags, const DraftFlags& drafts) {
+Result<OpenedModel> OpenModel(const ModelFlags& flags, DraftFlags drafts) {
   OpenedModel opened;
   SURETY_ASSIGN_OR_RETURN(opened.path, ResolveModel(flags.model));
+  SURETY_RETURN_IF_ERROR(ChooseShippedHead(opened.path, drafts));
   const int64_t start = Clock::Real().NowNanos();
   {
     ProgressLine progress("loading", ProgressUnit::kBytes);
@@ -216,7 +241,9 @@ Result<OpenedModel> OpenModel(const ModelFlags& flags, const DraftFlags& drafts)
     options.head = drafts.head;
     options.head_check = drafts.head_check;
     options.n_threads = flags.threads;
-    SURETY_ASSIGN_OR_RETURN(opened.local, engine::LocalModel::Open(FileSystem::Real(), options, on_progress));
+    auto local = engine::LocalModel::Open(FileSystem::Real(), options, on_progress);
+    if (!local) return Error(WithWayOut(local.error(), drafts));
+    opened.local = *std::move(local);
   }
   opened.load_seconds = NanosToSeconds(Clock::Real().NowNanos() - start);
   if (!opened.local->warning().empty()) ReportWarning(opened.local->warning());

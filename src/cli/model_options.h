@@ -41,14 +41,18 @@ struct KvFlags {
 struct DraftFlags {
   std::string model;
   model::HeadOptions head;
+  bool shipped_head = false;  // with neither named: the head that ships with the model, if one does (shipped_heads.h)
+  bool needed = false;        // it is an error if there is none of them
   engine::HeadCheckOptions head_check;
 };
+
+inline constexpr std::string_view kNoHead = "none";
 
 // Drafts of tokens. They change when tokens come, never which.
 struct SpeculationFlags {
   std::string speculate = "auto";
   std::string draft_model;
-  std::string draft_head;
+  std::string draft_head;             // a path; "": the one that ships with the model, if one does; kNoHead: none
   double draft_head_floor = 35;       // per cent
   std::string draft_head_layers;      // "", "outputs", or numbers
   std::string draft_head_norm;        // "", "true", "false"
@@ -59,7 +63,7 @@ struct SpeculationFlags {
   // Checks the values; the messages name the flags.
   Status Validate() const;
   engine::SpeculationOptions Options() const;
-  // What drafts beside texts and grammars. Precondition: Validate has said yes.
+  // What drafts for the model that the flags name. Precondition: Validate has said yes.
   DraftFlags Drafts() const;
   // The same for another model of the process, with its own draft model or head. kInvalidArgument where both are named;
   // kFailedPrecondition where --speculate or --draft-max leaves them nothing to do.
@@ -78,7 +82,7 @@ struct OpenedEngine {
   std::unique_ptr<engine::Engine> engine;
 };
 
-Result<OpenedModel> OpenModel(const ModelFlags& flags, const DraftFlags& drafts = {});
+Result<OpenedModel> OpenModel(const ModelFlags& flags, DraftFlags drafts = {});
 Result<OpenedEngine> OpenEngine(const ModelFlags& flags, const KvFlags& kv, const SpeculationFlags& speculation,
                                 int max_rows);
 

@@ -91,7 +91,8 @@ class ServeCommand final : public Command {
   Status LoadModels(const HostOptions& host_options) {
     DraftFlags drafts = flags_.speculation.Drafts();  // for the first model, which is the default
     for (const std::string& model : flags_.policy.empty() ? flags_.models : std::vector<std::string>()) {
-      SURETY_ASSIGN_OR_RETURN(auto report, host_->Load(model, "", std::exchange(drafts, {})));
+      SURETY_ASSIGN_OR_RETURN(auto report, host_->Load(model, "", drafts));
+      SURETY_ASSIGN_OR_RETURN(drafts, flags_.speculation.DraftsOf("", ""));
       loaded_.push_back(std::move(report));
     }
     for (const std::string& model : flags_.embedding_models) {

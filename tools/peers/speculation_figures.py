@@ -108,8 +108,21 @@ def story(draw):
             "temperature": 0.8, "seed": draw.randint(1, 2**31)}
 
 
-KINDS = {"forms": forms, "letters": letters, "quotes": quotes, "schema": schema, "repeat": repeat, "story": story,
-         "free": free}
+def answers(draw):
+    question = draw.choice((
+        "How do I tell my bank that I have moved, and what will it ask me for?",
+        "Why was my card payment declined although there is money in the account?",
+        "What should I look at before I take out a loan for a used car?",
+        "A customer says that a transfer went to the wrong person. What happens next?",
+        "What is the difference between a reversal and a refund?",
+        "How does a bank decide how much somebody may borrow for a home?",
+        "Which documents does a small company need to open an account?",
+        "Write three sentences that tell a customer why a transfer takes two days."))
+    return {"messages": [{"role": "user", "content": f"{draw.choice(NAMES)} asks: {question}"}], "temperature": 0}
+
+
+KINDS = {"forms": forms, "letters": letters, "quotes": quotes, "schema": schema, "repeat": repeat, "answers": answers,
+         "story": story, "free": free}
 
 
 def free_port():
