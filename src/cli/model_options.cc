@@ -20,7 +20,7 @@
 #include "cli/models_store.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/shipped_heads.h"
+#include "cli/model_heads.h"
 #include "kernels/cpu/isa.h"
 
 namespace surety::cli {
@@ -65,22 +65,19 @@ void ReportHead(const engine::LocalModel& model) {
   PrintErrorText(line + "\n");
 }
 
-// Fills in the head that ships with the model at `path`, whose figures are known, so that it needs no trial.
-Status ChooseShippedHead(const std::string& path, DraftFlags& drafts) {
-  if (drafts.shipped_head) drafts.head.path = ShippedHeadOf(path);
-  if (!drafts.head.path.empty() && drafts.shipped_head) drafts.head_check.floor = 0;
-  if (drafts.needed && drafts.model.empty() && drafts.head.path.empty()) {
-    return FailedPreconditionError(fmt::format("--speculate model: no draft head ships with {}; --draft-model or "
-                                               "--draft-head says what drafts", ModelNameOf(path)));
-  }
-  return OkStatus();
+// Fills in the head that lies in the folder of heads for the model at `path`.
+Status ChooseOwnHead(const std::string& path, DraftFlags& drafts) {
+  if (drafts.own_head) drafts.head.path = HeadOf(path);
+  if (!drafts.needed || !drafts.model.empty() || !drafts.head.path.empty()) return OkStatus();
+  return FailedPreconditionError(fmt::format("--speculate model: no draft head for {} in $SURETY_HEADS; --draft-model "
+                                             "or --draft-head says what drafts", path));
 }
 
-// What to do about a shipped head that cannot be used.
+// What to do about a head that nobody named and that cannot be used.
 Status WithWayOut(Status status, const DraftFlags& drafts) {
-  if (!drafts.shipped_head || drafts.head.path.empty()) return status;
+  if (!drafts.own_head || drafts.head.path.empty()) return status;
   if (status.message().find(drafts.head.path) == std::string::npos) return status;
-  return status.WithContext("the draft head that ships with this model (--draft-head none goes without it)");
+  return status.WithContext("the draft head of this model in $SURETY_HEADS (--draft-head none goes without it)");
 }
 
 }  // namespace
@@ -133,7 +130,7 @@ void SpeculationFlags::Declare(Flags& flags) {
   flags.Add("--draft-model", draft_model, "a smaller model, by name or path, that drafts");
   flags.Add("--draft-head", draft_head,
             "a draft head of this model that drafts: a folder or .safetensors file of a Medusa or EAGLE head; default: "
-            "the one that ships with the model, if one does; none: no head");
+            "$SURETY_HEADS/NAME of a model of the catalogue, if that is there; none: no head");
   flags.Add("--draft-head-floor", draft_head_floor,
             "a head is refused that knows less than this share, in per cent, of tokens that the model itself writes "
             "when it is loaded; 0: it is not tried");
@@ -182,7 +179,7 @@ DraftFlags SpeculationFlags::Drafts() const {
   if (speculate == "lookup" || speculate == "off" || draft_max == 0) return drafts;  // nobody would ask them
   drafts.needed = speculate == "model";
   drafts.model = draft_model;
-  drafts.shipped_head = draft_model.empty() && draft_head.empty();
+  drafts.own_head = draft_model.empty() && draft_head.empty();
   if (draft_head != kNoHead) drafts.head.path = draft_head;
   drafts.head.layer_ids_are_outputs = draft_head_layers == "outputs";
   if (!drafts.head.layer_ids_are_outputs) drafts.head.entering_layers = LayersOf(draft_head_layers);
@@ -225,7 +222,7 @@ engine::SpeculationOptions SpeculationFlags::Options() const {
 Result<OpenedModel> OpenModel(const ModelFlags& flags, DraftFlags drafts) {
   OpenedModel opened;
   SURETY_ASSIGN_OR_RETURN(opened.path, ResolveModel(flags.model));
-  SURETY_RETURN_IF_ERROR(ChooseShippedHead(opened.path, drafts));
+  SURETY_RETURN_IF_ERROR(ChooseOwnHead(opened.path, drafts));
   const int64_t start = Clock::Real().NowNanos();
   {
     ProgressLine progress("loading", ProgressUnit::kBytes);

@@ -41,7 +41,7 @@ struct KvFlags {
 struct DraftFlags {
   std::string model;
   model::HeadOptions head;
-  bool shipped_head = false;  // with neither named: the head that ships with the model, if one does (shipped_heads.h)
+  bool own_head = false;  // with neither named: the head in the folder of heads, if one is there (model_heads.h)
   bool needed = false;        // it is an error if there is none of them
   engine::HeadCheckOptions head_check;
 };
@@ -52,7 +52,7 @@ inline constexpr std::string_view kNoHead = "none";
 struct SpeculationFlags {
   std::string speculate = "auto";
   std::string draft_model;
-  std::string draft_head;             // a path; "": the one that ships with the model, if one does; kNoHead: none
+  std::string draft_head;             // a path; "": the one in the folder of heads; kNoHead: none
   double draft_head_floor = 35;       // per cent
   std::string draft_head_layers;      // "", "outputs", or numbers
   std::string draft_head_norm;        // "", "true", "false"

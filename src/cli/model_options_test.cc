@@ -77,33 +77,33 @@ TEST(ModelOptionsTest, ADraftHeadAndItsRecipeComeFromFlags) {
   EXPECT_TRUE(flags.Validate().ok());
 }
 
-TEST(ModelOptionsTest, WhereNothingIsNamedTheHeadThatShipsWithTheModelDrafts) {
+TEST(ModelOptionsTest, WhereNothingIsNamedTheModelsOwnHeadDrafts) {
   SpeculationFlags flags;
-  EXPECT_TRUE(flags.Drafts().shipped_head);
+  EXPECT_TRUE(flags.Drafts().own_head);
   EXPECT_FALSE(flags.Drafts().needed);
-  EXPECT_TRUE(flags.DraftsOf("", "")->shipped_head);
-  EXPECT_FALSE(flags.DraftsOf("", "none")->shipped_head);
+  EXPECT_TRUE(flags.DraftsOf("", "")->own_head);
+  EXPECT_FALSE(flags.DraftsOf("", "none")->own_head);
   EXPECT_TRUE(flags.DraftsOf("", "none")->head.path.empty());
-  EXPECT_FALSE(flags.DraftsOf("small", "")->shipped_head);
+  EXPECT_FALSE(flags.DraftsOf("small", "")->own_head);
   flags.speculate = "model";
-  EXPECT_TRUE(flags.Drafts().shipped_head && flags.Drafts().needed);
+  EXPECT_TRUE(flags.Drafts().own_head && flags.Drafts().needed);
   EXPECT_FALSE(flags.DraftsOf("", "")->needed) << "a policy's model without a head may stand beside one with a head";
   flags.draft_head = "none";
   EXPECT_FALSE(flags.Validate().ok());
   flags.speculate = "auto";
   EXPECT_TRUE(flags.Validate().ok());
-  EXPECT_FALSE(flags.Drafts().shipped_head);
+  EXPECT_FALSE(flags.Drafts().own_head);
   EXPECT_TRUE(flags.Drafts().head.path.empty());
   flags.draft_head = "";
   for (const char* none : {"off", "lookup"}) {
     flags.speculate = none;
-    EXPECT_FALSE(flags.Drafts().shipped_head) << none;
-    EXPECT_FALSE(flags.DraftsOf("", "")->shipped_head) << none;
+    EXPECT_FALSE(flags.Drafts().own_head) << none;
+    EXPECT_FALSE(flags.DraftsOf("", "")->own_head) << none;
     EXPECT_TRUE(flags.DraftsOf("", "none").has_value()) << none;
   }
   flags.speculate = "auto";
   flags.draft_model = "small";
-  EXPECT_FALSE(flags.Drafts().shipped_head);
+  EXPECT_FALSE(flags.Drafts().own_head);
 }
 
 TEST(ModelOptionsTest, AnotherModelOfTheProcessHasADrafterOfItsOwn) {

@@ -118,7 +118,7 @@ struct ModelSpec {
   Engine engine = Engine::kLocal;
   std::string weights;               // kLocal: as `surety serve -m` takes it; kRemote: the model's name there
   std::string draft_model;           // kLocal: a smaller model that drafts for it, as weights; empty: none
-  std::string draft_head;            // kLocal: a path; empty: the head that ships with the model; "none"
+  std::string draft_head;            // kLocal: a path; empty: the one in the folder of heads; "none"
   std::string api_base;              // kRemote: "http://host:port/v1"
   SecretSource api_key;              // kRemote
   HttpAccess access;                 // kRemote

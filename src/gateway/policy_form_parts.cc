@@ -151,7 +151,7 @@ Shape<Named<ModelSpec>> ModelsShape() {
           .Add("draft_model", &ModelSpec::draft_model, LabelShape(),
                "local: a smaller model that drafts its tokens, as weights (default: none)")
           .Add("draft_head", &ModelSpec::draft_head, LabelShape(),
-               "local: the path of a draft head that drafts its tokens, or none (default: the one that ships with it)")
+               "local: the path of a draft head that drafts its tokens, or none (default: its own in $SURETY_HEADS)")
           .Add("model", &ModelSpec::weights, LabelShape(), "remote: the model's name there")
           .Add("api_base", &ModelSpec::api_base, UrlShape(), "remote: http://host:port/v1")
           .Add("api_key", &ModelSpec::api_key, SecretShape(), "remote: os.environ/NAME or {file: NAME} (default: none)")

@@ -27,7 +27,7 @@ struct LoadRequest {
   std::string model;        // name or path
   std::string name;         // what requests call it; empty: as the file
   std::string draft_model;  // name or path of a smaller model that drafts; empty: none
-  std::string draft_head;   // path of a draft head; empty: the one that ships with the model; "none"
+  std::string draft_head;   // path of a draft head; empty: the one in the folder of heads; "none"
 };
 
 struct AdminOptions {

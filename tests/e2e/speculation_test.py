@@ -2,20 +2,24 @@
 """Speculation on a real model: no answer, probability or reason changes, whatever is drafted; JSON stays valid.
 
 SURETY_SPECULATION_PROMPTS (40) and SURETY_SPECULATION_JSON (24) say how many requests; by hand 200 and 500.
+SURETY_SPECULATION_MODEL names another model, SURETY_SPECULATION_FLAGS further flags of serve, such as a drafter.
 """
 
 import json
 import os
 import random
+import shlex
 import threading
 import unittest
 
 import common
-from common import MODEL, EndToEnd
+from common import EndToEnd
 from serving import Server
 
 PROMPTS = int(os.environ.get("SURETY_SPECULATION_PROMPTS", 40))
 JSON_RUNS = int(os.environ.get("SURETY_SPECULATION_JSON", 24))
+MODEL = os.environ.get("SURETY_SPECULATION_MODEL", common.MODEL)
+ALWAYS = ("--speculate", "always", *shlex.split(os.environ.get("SURETY_SPECULATION_FLAGS", "")))
 STREAMS = 16
 
 NAMES = ("Anna Berg", "Luis Ortega", "Mei Tanaka", "Omar Haddad", "Ruth Klein", "Piotr Nowak", "Ines Silva")
@@ -68,7 +72,8 @@ KINDS = (form, letter, rows, quote, free)
 def request_of(i):
     """The i-th request: of each kind some greedy, some seeded, with transforms of the distribution among them."""
     draw = random.Random(i)
-    body = {"prompt": KINDS[i % len(KINDS)](draw), "max_tokens": draw.choice((12, 24, 40)), "logprobs": i % 3}
+    body = {"model": MODEL, "prompt": KINDS[i % len(KINDS)](draw), "max_tokens": draw.choice((12, 24, 40)),
+            "logprobs": i % 3}
     if i % 2:
         body |= {"temperature": draw.choice((0.3, 0.7, 1.0)), "seed": draw.randint(0, 2**31)}
         body |= draw.choice(({}, {"top_p": 0.9}, {"top_k": 20}, {"min_p": 0.05}, {"top_p": 0.8, "n": 2}))
@@ -117,7 +122,7 @@ class SpeculationTest(EndToEnd):
         return [server.metric(f"surety_spec_decode_num_{name}_tokens_total") for name in ("draft", "accepted")]
 
     def test_no_answer_changes(self):
-        server = Server(self, "--speculate", "always")
+        server = Server(self, *ALWAYS, model=MODEL)
         requests = [request_of(i) for i in range(PROMPTS)]
 
         def ask(i, **more):
@@ -139,7 +144,7 @@ class SpeculationTest(EndToEnd):
             self.assertEqual(ask(i), plain[i])
 
     def test_a_server_that_drafts_nothing_says_the_same(self):
-        servers = [Server(self, "--speculate", "always"), Server(self, "--speculate", "off")]
+        servers = [Server(self, *flags, model=MODEL) for flags in (ALWAYS, ("--speculate", "off"))]
         for i in range(0, min(PROMPTS, 60), 4):
             answers = [seen(server.complete(**request_of(1000 + i))) for server in servers]
             self.assertEqual(answers[0], answers[1])
@@ -147,7 +152,7 @@ class SpeculationTest(EndToEnd):
         self.assertEqual(self.drafts(servers[1]), [0, 0])
 
     def test_answers_of_a_schema_are_valid_and_the_same(self):
-        server = Server(self, "--speculate", "always")
+        server = Server(self, *ALWAYS, model=MODEL)
         shape = {"type": "json_schema", "json_schema": {"name": "case", "strict": True, "schema": SCHEMA}}
 
         def ask(i, **more):
