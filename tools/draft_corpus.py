@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Prompts to train a draft head from, made up from lists of words: a JSONL file for `surety train-draft --data`.
 
-Four kinds of retail finance (enquiries to be sorted, letters, extraction into JSON, explanations of terms) and general
-questions, in equal shares or as --shares says. The same seed gives the same file; no prompt comes twice.
+Four kinds of retail finance (enquiries to be sorted, letters, extraction into JSON, explanations of terms), general
+questions and small programs, in equal shares or as --shares says. The same seed gives the same file; no prompt comes
+twice.
 
-Usage: tools/draft_corpus.py [--n 1000] [--seed 1] [--shares 2,2,2,2,4] >prompts.jsonl
+Usage: tools/draft_corpus.py [--n 1000] [--seed 1] [--shares 2,2,2,2,4,2] >prompts.jsonl
 """
 
 import argparse
@@ -117,6 +118,37 @@ Write a speech about {topic} for a school in {city}.
 What would the world be without {topic}?
 How are {topic} and {topic2} related?
 """)
+CODE = lines("""
+Write a {language} function that {task}.
+Write a {language} function that {task}, with an example of its use.
+Show me how to write a program in {language} that {task}.
+Write a {language} function that {task}, and explain how it works.
+Write tests in {language} for a function that {task}.
+""")
+LANGUAGES = ("Python", "Python", "Python", "Java", "JavaScript", "C++", "SQL", "Go")
+TASKS = lines("""
+adds up the {items}
+finds the largest of the {items}
+sorts the {items} by {field}
+counts how many {items} there are for each {field}
+removes {items} that come twice
+reads {items} from a CSV file
+writes {items} to a JSON file
+checks whether {items} have a valid {field}
+finds {items} whose {field} lies in a range
+groups the {items} by {field}
+computes the mean and the median {field} of {items}
+merges two sorted lists of {items} by {field}
+searches {items} by a part of their {field}
+splits {items} into pages of twenty
+turns the {field} of {items} into text
+finds pairs of {items} with the same {field}
+""")
+ITEMS = words("""
+numbers, payments, customers, accounts, orders, words of a text, dates, invoices, students, cities, books, files,
+temperatures, prices, messages, points in the plane
+""")
+FIELDS = words("amount, date, name, length, price, city, age, number, size, first letter")
 
 
 class Maker:
@@ -130,6 +162,8 @@ class Maker:
                  "day": draw.choice(DAYS), "product": draw.choice(PRODUCTS), "name": draw.choice(NAMES),
                  "name2": draw.choice(NAMES), "topic": draw.choice(TOPICS), "topic2": draw.choice(TOPICS),
                  "a": draw.randint(2, 900), "b": draw.randint(2, 900)}
+        values |= {"language": draw.choice(LANGUAGES), "items": draw.choice(ITEMS), "field": draw.choice(FIELDS)}
+        values["task"] = draw.choice(TASKS).format(**values)
         values["event"] = draw.choice(EVENTS).format(**values)
         return text.format(**values)
 
@@ -155,15 +189,20 @@ class Maker:
     def general(self):
         return self.fill(self.draw.choice(GENERAL))
 
+    def code(self):
+        return self.fill(self.draw.choice(CODE))
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--n", type=int, default=1000, help="prompts")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--shares", default="1,1,1,1,1", help="enquiries, letters, extraction, explanations, general")
+    parser.add_argument("--shares", default="1,1,1,1,1,1",
+                        help="enquiries, letters, extraction, explanations, general questions, programs")
     args = parser.parse_args()
     maker = Maker(args.seed)
-    kinds = (maker.enquiry, maker.letter, maker.extraction, maker.explanation, maker.general)
+    kinds = (maker.enquiry, maker.letter, maker.extraction, maker.explanation, maker.general,
+             maker.code)
     shares = [float(x) for x in args.shares.split(",")]
     if len(shares) != len(kinds) or min(shares) < 0 or sum(shares) == 0:
         parser.error(f"--shares: {len(kinds)} numbers from 0")
