@@ -148,6 +148,9 @@ Status SpeculationFlags::Validate() const {
   if (std::find(std::begin(kChoices), std::end(kChoices), speculate) == std::end(kChoices)) {
     return InvalidArgumentError(fmt::format("--speculate: '{}' is none of {}", speculate, fmt::join(kChoices, ", ")));
   }
+  if (speculate == "model" && draft_model.empty() && draft_head.empty() && std::getenv("SURETY_HEADS") == nullptr) {
+    return InvalidArgumentError("--speculate model: --draft-model or --draft-head says which");
+  }
   if (speculate == "model" && draft_model.empty() && draft_head == kNoHead) {
     return InvalidArgumentError("--speculate model and --draft-head none: nothing is left that drafts");
   }
@@ -194,7 +197,7 @@ Result<DraftFlags> SpeculationFlags::DraftsOf(const std::string& model, const st
   own.draft_max = draft_max;
   own.draft_head_floor = draft_head_floor;
   own.draft_model = model;
-  own.draft_head = head;
+  own.draft_head = model.empty() && head.empty() && draft_head == kNoHead ? draft_head : head;  // "none" is for all
   const bool names_head = !head.empty() && head != kNoHead;
   if (!model.empty() && names_head) {
     return Error(InvalidArgumentError("draft_model and draft_head exclude each other: give one of them"));

@@ -93,6 +93,7 @@ TEST(ModelOptionsTest, WhereNothingIsNamedTheModelsOwnHeadDrafts) {
   flags.speculate = "auto";
   EXPECT_TRUE(flags.Validate().ok());
   EXPECT_FALSE(flags.Drafts().own_head);
+  EXPECT_FALSE(flags.DraftsOf("", "")->own_head) << "none is for every model of the process";
   EXPECT_TRUE(flags.Drafts().head.path.empty());
   flags.draft_head = "";
   for (const char* none : {"off", "lookup"}) {
