@@ -24,27 +24,35 @@ KINDS = {"DoubleStorage": (8, "F64"), "FloatStorage": (4, "F32"), "HalfStorage":
          "ShortStorage": (2, "I16"), "CharStorage": (1, "I8"), "ByteStorage": (1, "U8"), "BoolStorage": (1, "BOOL")}
 NAME_OF_META = "__metadata__"
 MOST_VALUES = 100_000   # of a file, so that one that names the same thing again and again ends
+MOST_NAMES = 16 << 20   # characters of all names together, for the same reason
 MOST_GROWTH = 16        # bytes written for one of the file: tensors may share memory, but not without end
+MOST_AXES = 64
 
 
 class Refused(Exception):
     """What is wrong with a file."""
 
 
-class Kind:
-    def __init__(self, name):
-        self.size, self.name = KINDS[name]
+# Tuples, which a pickle can't change once they are made.
+Kind = collections.namedtuple("Kind", "size name")
+Storage = collections.namedtuple("Storage", "kind key stored")
+
+
+def are_sizes(values):
+    return (type(values) in (tuple, list) and len(values) <= MOST_AXES
+            and all(type(n) is int and 0 <= n < 1 << 63 for n in values))
 
 
 class Tensor:
     """Where the elements of a tensor are: in storage `key`, which has `stored` elements."""
 
     def __init__(self, storage, offset, shape, strides, *_):
+        # Nothing is put into a message before it is known to be small.
+        if not (isinstance(storage, Storage) and are_sizes([offset]) and are_sizes(shape) and are_sizes(strides)
+                and len(shape) == len(strides)):
+            raise Refused("what it makes a tensor of are no storage, offset, shape and strides of one")
         (self.kind, self.key, self.stored), self.offset = storage, offset
         self.shape, self.strides = tuple(shape), tuple(strides)
-        numbers = (offset, *self.shape, *self.strides)
-        if len(self.shape) != len(self.strides) or not all(isinstance(n, int) and n >= 0 for n in numbers):
-            raise Refused(f"a tensor of shape {self.shape} with strides {self.strides} from {offset} on is none")
         last = offset + sum((n - 1) * step for n, step in zip(self.shape, self.strides))
         if self.count() > 0 and last >= self.stored:
             raise Refused(f"a tensor of shape {self.shape} reaches element {last} of a storage of {self.stored}")
@@ -94,7 +102,8 @@ class Tensor:
             at[axis] += 1
 
 
-def rebuild_tensor(*arguments):  # a function: of a class a pickle could make objects without calling it
+# Functions: of a class a pickle could make objects without calling it.
+def rebuild_tensor(*arguments):
     return Tensor(*arguments)
 
 
@@ -102,63 +111,118 @@ def rebuild_parameter(tensor, *_):
     return tensor
 
 
+def empty_dictionary(*arguments):
+    if arguments:
+        raise Refused("it makes a dictionary in a way that torch.save does not")
+    return collections.OrderedDict()
+
+
+def size_of(numbers):
+    if not are_sizes(numbers):
+        raise Refused("it makes a torch.Size of something else than sizes")
+    return tuple(numbers)
+
+
+# Of the language of pickles: torch.save does not use these, and some make much of little (memory for a stated length,
+# hashes of tuples of tuples).
+LEFT_OUT = (pickle.BYTEARRAY8 + pickle.NEXT_BUFFER + pickle.READONLY_BUFFER + pickle.EMPTY_SET + pickle.ADDITEMS +
+            pickle.FROZENSET + pickle.DICT + pickle.INST + pickle.OBJ + pickle.NEWOBJ + pickle.NEWOBJ_EX + pickle.EXT1 +
+            pickle.EXT2 + pickle.EXT4 + pickle.PERSID)
+
+
 # The reader written in Python: the other one takes memory for whatever number a broken file says.
 class Reader(pickle._Unpickler):  # pylint: disable=protected-access
     """Builds descriptions of tensors; every other name that a file asks for is refused."""
 
-    KNOWN = {("collections", "OrderedDict"): collections.OrderedDict,
+    KNOWN = {("collections", "OrderedDict"): empty_dictionary,
              ("torch._utils", "_rebuild_tensor_v2"): rebuild_tensor,
              ("torch._utils", "_rebuild_parameter"): rebuild_parameter,
-             ("torch", "Size"): tuple}
+             ("torch", "Size"): size_of}
 
     def find_class(self, module, name):
         if module == "torch" and name in KINDS:
-            return Kind(name)
+            return Kind(*KINDS[name])
         known = self.KNOWN.get((module, name))
         if known is None:
             raise Refused(f"it asks for {module}.{name}: it has more in it than tensors and is not read")
         return known
 
     def persistent_load(self, pid):
-        if not (isinstance(pid, tuple) and len(pid) == 5 and pid[0] == "storage" and isinstance(pid[1], Kind)
-                and isinstance(pid[4], int)):
+        if not (type(pid) is tuple and len(pid) == 5 and pid[0] == "storage" and isinstance(pid[1], Kind)
+                and type(pid[2]) is str and are_sizes([pid[4]])):
             raise Refused("it refers to something that is no storage of a tensor")
-        return pid[1], str(pid[2]), pid[4]
+        return Storage(pid[1], pid[2], pid[4])
+
+    def store(self, items):
+        """Keys and values, one after the other, into the dictionary on top of the stack."""
+        into = self.stack[-1]
+        if not isinstance(into, dict):
+            raise Refused("it stores values in something that is no dictionary")
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            if type(key) not in (str, int):
+                raise Refused("a key of a dictionary is neither text nor a number")
+            into[key] = value
+
+    def load_setitem(self):
+        value, key = self.stack.pop(), self.stack.pop()
+        self.store([key, value])
+
+    def load_setitems(self):
+        self.store(self.pop_mark())
+
+    def load_build(self):  # what torch.save says of a state dict beside its values
+        self.stack.pop()
+        if not isinstance(self.stack[-1], dict):
+            raise Refused("it changes a value after it was made")
+
+    dispatch = {code: load for code, load in pickle._Unpickler.dispatch.items() if code not in LEFT_OUT}
+    dispatch |= {pickle.SETITEM[0]: load_setitem, pickle.SETITEMS[0]: load_setitems, pickle.BUILD[0]: load_build}
 
 
 def flatten(value):
     """Tensors by dotted name."""
-    tensors, waiting, n_seen = {}, [("", value)], 0
+    tensors, waiting, n_seen, n_named = {}, [("", value)], 0, 0
     while waiting:
         name, inner = waiting.pop()
         n_seen += 1
         if isinstance(inner, Tensor):
+            if name in tensors or name == NAME_OF_META:
+                raise Refused(f"it has more than one tensor for the name '{name}', or a name that safetensors keeps")
             tensors[name] = inner
-        elif isinstance(inner, dict) and len(name) < 10_000 and n_seen + len(waiting) + len(inner) <= MOST_VALUES:
-            waiting += reversed([(f"{name}.{key}" if name else str(key), part) for key, part in inner.items()])
         elif isinstance(inner, dict):
-            raise Refused(f"it has more than {MOST_VALUES} values, or values in themselves")
+            n_named += sum(len(name) + (len(key) if isinstance(key, str) else 20) for key in inner)
+            if n_seen + len(waiting) + len(inner) > MOST_VALUES or n_named > MOST_NAMES:
+                raise Refused(f"it has more than {MOST_VALUES} values, or values in themselves, or endless names")
+            if any(isinstance(key, int) and abs(key) >= 1 << 63 for key in inner):
+                raise Refused("a key of a dictionary is a number beyond 64 bits")
+            waiting += reversed([(f"{name}.{key}" if name else str(key), part) for key, part in inner.items()])
         else:
             raise Refused(f"'{name or 'the file'}' is a {type(inner).__name__}, but tensors are needed")
     return tensors
 
 
-def read_tensors(archive):
+def check_members(archive):
+    if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+        raise Refused("parts of it are compressed, which torch.save never does")
+    if any(member.flag_bits & 1 for member in archive.infolist()):
+        raise Refused("parts of it are encrypted, which torch.save never does")
+
+
+def read_tensors(archive, file_size):
     """Tensors by name, and the archive's folder. Files hold a state dict, or one in `state_dict` or `model`."""
     pickled = [name for name in archive.namelist() if name == "data.pkl" or name.endswith("/data.pkl")]
     if len(pickled) != 1:
         raise Refused("it has no data.pkl: it is no file of torch.save")
+    check_members(archive)
     folder = pickled[0][:-len("data.pkl")]
     order = folder + "byteorder"
     if order in archive.namelist() and archive.read(order) != b"little":
         raise Refused("its numbers are big-endian")
-    if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-        raise Refused("parts of it are compressed, which torch.save never does")
     try:
         value = Reader(io.BytesIO(archive.read(pickled[0]))).load()
     except (pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RecursionError,
             TypeError, UnicodeError, ValueError, struct.error) as error:
-        raise Refused(f"its data.pkl can't be read: {error}") from error
+        raise Refused(f"its data.pkl can't be read: {type(error).__name__} {error}") from error
     for wrapper in ("state_dict", "model"):
         if isinstance(value, dict) and isinstance(value.get(wrapper), dict):
             value = value[wrapper]
@@ -166,9 +230,12 @@ def read_tensors(archive):
     if not tensors:
         raise Refused("it has no tensors")
     n_bytes = sum(tensor.size() for tensor in tensors.values())
-    if n_bytes > MOST_GROWTH * max(1 << 20, sum(member.file_size for member in archive.infolist())):
+    if n_bytes > MOST_GROWTH * max(1 << 20, file_size):
         raise Refused(f"its tensors would take {n_bytes} bytes, far more than it has")
-    return tensors, folder
+    by_storage = {}  # so that each is read once
+    for name, tensor in tensors.items():
+        by_storage.setdefault(tensor.key, {})[name] = tensor
+    return {name: tensor for those in by_storage.values() for name, tensor in those.items()}, folder
 
 
 def write(archive, folder, tensors, out):
@@ -206,18 +273,21 @@ def main(argv):
     out = argv[2] if len(argv) == 3 else os.path.join(os.path.dirname(source), "model.safetensors")
     if os.path.exists(out):
         raise SystemExit(f"'{out}' is there already; name another file to write")
-    unfinished = out + ".part"
+    unfinished = f"{out}.{os.getpid()}.part"
     try:
         with zipfile.ZipFile(source) as archive:
-            tensors, folder = read_tensors(archive)
+            tensors, folder = read_tensors(archive, os.path.getsize(source))
             with open(unfinished, "wb") as file:
                 write(archive, folder, tensors, file)
         os.replace(unfinished, out)
     except zipfile.BadZipFile as error:
-        raise SystemExit(f"'{source}': {error}. Files of PyTorch before 1.6 are not read: load such a file with torch "
-                         "and save it again") from error
+        advice = "" if zipfile.is_zipfile(source) else (". Files of PyTorch before 1.6 are not read: load such a file "
+                                                        "with torch and save it again")
+        raise SystemExit(f"'{source}': {error}{advice}") from error
     except Refused as error:
         raise SystemExit(f"'{source}': {error}") from error
+    except (MemoryError, RuntimeError) as error:  # NotImplementedError: a zip of a kind that Python can't read
+        raise SystemExit(f"'{source}' can't be read: {type(error).__name__} {error}") from error
     except OSError as error:
         raise SystemExit(str(error)) from error
     finally:

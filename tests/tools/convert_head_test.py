@@ -3,6 +3,8 @@
 import json
 import os
 import pickle
+import resource
+import struct
 import subprocess
 import sys
 import tempfile
@@ -32,8 +34,10 @@ class ConvertHeadTest(unittest.TestCase):
         return os.path.join(self.folder, name)
 
     def convert(self, source, out):
+        def limit():  # a gigabyte: enough for any of these files
+            resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
         return subprocess.run([sys.executable, os.path.join(ROOT, "tools", "convert_head.py"), source, out],
-                              capture_output=True, text=True, timeout=60, check=False)
+                              capture_output=True, text=True, timeout=60, check=False, preexec_fn=limit)
 
     def refuses(self, source, says):
         done = self.convert(source, self.path("out"))
@@ -120,7 +124,54 @@ class ConvertHeadTest(unittest.TestCase):
                      "after it was made")
         with zipfile.ZipFile(self.path("packed.pt"), "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("a/data.pkl", b"\x80\x02}.")
+            archive.writestr("a/byteorder", bytes(1 << 28))
         self.refuses(self.path("packed.pt"), "compressed")
+
+        def named(name):
+            return b"X" + struct.pack("<I", len(name)) + name
+        deep = b")" + b"".join(b"q" + bytes([i]) + b"h" + bytes([i]) + b"\x86" for i in range(40))  # pairs of pairs
+        good, storage = tensor(0, (3, 4), (4, 1)), b"ctorch\nFloatStorage\n"
+        wide = tensor(0, (1 << 40, 4), (0, 1))
+        attacks = {
+            "a deep key": (b"}" + deep + b"K\x01s", "neither text nor a number"),
+            "deep keys": (b"}(" + deep + b"K\x01u", "neither text nor a number"),
+            "a deep storage": (b"(" + named(b"storage") + storage + deep + named(b"") + b"K\x01tQ", "no storage"),
+            "a deep shape": (b"ctorch._utils\n_rebuild_tensor_v2\n(N" + b"K\x00" + deep + b")\x89N}tR", "tensor"),
+            "a deep size": (b"ctorch\nSize\n" + deep + b"\x85R", "torch.Size"),
+            "a deep dictionary": (b"ccollections\nOrderedDict\n" + deep + b"\x85R", "dictionary"),
+            "a kind that changes": (b"}" + named(b"a") + storage + b"}" + named(b"size") + b"K\x00sb" + b"0" + wide +
+                                    b"s", "after it was made"),
+            "a storage of its own": (b"}" + named(b"a") + b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage +
+                                     named(b"0") + b"K\x3c\x87K\x00K\x01\x85K\x01\x85\x89N}tRs", "tensor"),
+            "bytes that are not there": (b"\x96" + struct.pack("<Q", 1 << 40), "can't be read"),
+            "a set": (b"\x8f", "can't be read"),
+            "long names": (b"}" + b"".join(named(b"%d" % i) + (b"}" + named(b"x" * 200_000) + b"q\xc8" if i == 0 else
+                                                              b"}h\xc8") + good + b"ss" for i in range(1000)),
+                           "endless names"),
+            "one name twice": (b"}" + named(b"a.b") + good + b"s" + named(b"a") + b"}" + named(b"b") + good + b"ss",
+                               "more than one"),
+            "safetensors' own name": (b"}" + named(b"__metadata__") + good + b"s", "safetensors keeps"),
+            "a method in the way": (b"ccollections\nOrderedDict\n)R}" + named(b"items") + b"K\x01sb", "no tensors"),
+            "an axis without end": (b"}" + named(b"a") + tensor(0, (10**5000,), (0,)) + b"s", "tensor"),
+            "a key without end": (b"}" + pickle.dumps(10**5000, 2)[2:-1] + good + b"s", "64 bits"),
+            "many axes": (b"}" + named(b"a") + tensor(0, (1,) * 65, (1,) * 65) + b"s", "tensor")}
+        for name, (code, says) in attacks.items():
+            with self.subTest(name):
+                self.refuses(self.pickled(name, b"\x80\x05" + code + b"."), says)
+        # What the directory of the zip says of sizes is the file's own word.
+        path = self.pickled("claims.pt", b"\x80\x02}" + named(b"a") + tensor(0, (1 << 26, 4), (0, 1)) + b"s.")
+        with open(path, "rb") as f:
+            data = f.read()
+        at = data.rfind(b"PK\x01\x02")
+        with open(path, "wb") as f:
+            f.write(data[:at + 24] + struct.pack("<I", (1 << 32) - 2) + data[at + 28:])
+        self.refuses(path, "far more than it has")
+        encrypted = bytearray(data)
+        for at in (encrypted.find(b"PK\x01\x02") + 8, encrypted.find(b"PK\x03\x04") + 6):
+            encrypted[at] |= 1
+        with open(self.path("encrypted.pt"), "wb") as f:
+            f.write(encrypted)
+        self.refuses(self.path("encrypted.pt"), "encrypted")
 
     def test_every_cut_and_every_changed_byte_of_the_pickle_ends_in_a_message_or_in_tensors(self):
         with zipfile.ZipFile(os.path.join(PICKLED, "odd.pt")) as archive:
@@ -136,7 +187,7 @@ class ConvertHeadTest(unittest.TestCase):
             path = self.changed("broken.pt", lambda member, old: data if member == name else old)
             try:
                 with zipfile.ZipFile(path) as archive, open(os.devnull, "wb") as sink:
-                    tensors, folder = convert_head.read_tensors(archive)
+                    tensors, folder = convert_head.read_tensors(archive, os.path.getsize(path))
                     convert_head.write(archive, folder, tensors, sink)
             except convert_head.Refused:
                 n_refused += 1
