@@ -11,7 +11,6 @@
 #include <optional>
 #include <set>
 #include <tuple>
-#include <utility>
 
 namespace surety {
 namespace {
@@ -20,6 +19,16 @@ constexpr int kInterleave = 3;  // MPOL_INTERLEAVE of linux/mempolicy.h
 constexpr int kDefaultPolicy = 0;
 constexpr int kMostNodes = 1024;
 constexpr int kFewCores = 4;
+constexpr int kHighestNumber = 1 << 16;  // of processors and nodes
+
+struct NodeMask {
+  static constexpr int kBits = 8 * sizeof(unsigned long);  // NOLINT(google-runtime-int): the call's type
+  unsigned long bits[kMostNodes / kBits] = {};             // NOLINT(google-runtime-int)
+
+  void Add(int node) {
+    if (node >= 0 && node < kMostNodes) bits[node / kBits] |= 1UL << node % kBits;
+  }
+};
 
 std::optional<int64_t> NumberIn(const std::string& path) {
   std::ifstream file(path);
@@ -38,8 +47,9 @@ std::vector<int> NumbersIn(const std::string& path) {
     last = first;
     if (file.peek() == '-') {
       file.get();
-      if (!(file >> last) || last < first || last > first + CPU_SETSIZE) return {};
+      if (!(file >> last) || last < first) return {};
     }
+    if (last > kHighestNumber) return {};
     for (int i = first; i <= last; ++i) numbers.push_back(i);
     if (!file.get(comma)) break;
   }
@@ -70,14 +80,16 @@ Topology ReadTopology(const std::string& root, std::span<const int> allowed) {
     const std::string folder = root + "/sys/devices/system/cpu/cpu" + std::to_string(id) + "/";
     Processor processor;
     processor.id = id;
-    const auto core = NumberIn(folder + "topology/core_id");
-    // One that says nothing, or -1 as virtual machines do, shares its core with nobody.
-    processor.core = core && *core >= 0 ? static_cast<int>(*core) : -1 - id;
-    processor.package = static_cast<int>(NumberIn(folder + "topology/physical_package_id").value_or(0));
+    // Numbers of cores are unique on no more than a die or a cluster; who shares a core is said outright.
+    std::vector<int> sharing = NumbersIn(folder + "topology/core_cpus_list");
+    if (sharing.empty()) sharing = NumbersIn(folder + "topology/thread_siblings_list");  // before Linux 5.2
+    processor.core = id;
+    for (const int other : sharing) processor.core = std::min(processor.core, other);
     const auto node = nodes.find(id);
     processor.node = node == nodes.end() ? 0 : node->second;
     const auto capacity = NumberIn(folder + "cpu_capacity");
     processor.speed = capacity ? *capacity : NumberIn(folder + "cpufreq/cpuinfo_max_freq").value_or(0);
+    processor.speed = std::max<int64_t>(processor.speed, 0);
     topology.processors.push_back(processor);
   }
   std::sort(topology.processors.begin(), topology.processors.end(),
@@ -100,43 +112,44 @@ Topology ThisTopology() {
 WorkerPlan PlanWorkers(const Topology& topology, double quota) {
   int64_t fastest = 0;
   for (const Processor& processor : topology.processors) fastest = std::max(fastest, processor.speed);
-  std::set<std::pair<int, int>> cores, seen;
-  for (const Processor& processor : topology.processors) cores.emplace(processor.package, processor.core);
-  const bool use_all = cores.size() < kFewCores;
-  std::vector<Processor> good, others;
+  std::set<int> cores, seen;
+  for (const Processor& processor : topology.processors) cores.insert(processor.core);
+  std::vector<Processor> firsts, further, slow;
   for (const Processor& processor : topology.processors) {
-    const bool first_of_core = seen.emplace(processor.package, processor.core).second;
-    const bool fast = processor.speed == 0 || 2 * processor.speed >= fastest;
-    ((first_of_core || use_all) && fast ? good : others).push_back(processor);
+    const bool fast = processor.speed == 0 || processor.speed >= fastest - processor.speed;
+    (!fast ? slow : seen.insert(processor.core).second ? firsts : further).push_back(processor);
   }
-  const auto before = [](const Processor& a, const Processor& b) {
-    return std::tuple(a.node, -a.speed, a.id) < std::tuple(b.node, -b.speed, b.id);
-  };
-  std::sort(good.begin(), good.end(), before);
-  std::stable_sort(others.begin(), others.end(), [](const Processor& a, const Processor& b) {
-    return a.speed > b.speed;
-  });
   WorkerPlan plan;
-  for (const Processor& processor : good) plan.processors.push_back(processor.id);
-  for (const Processor& processor : others) plan.processors.push_back(processor.id);
-  plan.n_workers = std::max(1, static_cast<int>(good.size()));
+  for (std::vector<Processor>* part : {&firsts, &further, &slow}) {
+    std::sort(part->begin(), part->end(), [](const Processor& a, const Processor& b) {
+      return std::tuple(a.node, -a.speed, a.id) < std::tuple(b.node, -b.speed, b.id);
+    });
+    for (const Processor& processor : *part) plan.processors.push_back(processor.id);
+  }
+  const size_t n_good = firsts.size() + (cores.size() < kFewCores ? further.size() : 0);
+  plan.n_workers = std::max(1, static_cast<int>(n_good));
   if (quota > 0) plan.n_workers = std::clamp(static_cast<int>(std::ceil(quota)), 1, plan.n_workers);
   return plan;
 }
 
-InterleavedMemory::InterleavedMemory(const Topology& topology) {
+InterleavedMemory::InterleavedMemory(const Topology& topology, Executor& executor) : executor_(executor) {
   if (topology.n_nodes() < 2) return;
-  unsigned long mask[kMostNodes / (8 * sizeof(unsigned long))] = {};  // NOLINT(google-runtime-int): the call's type
-  constexpr int kBits = 8 * sizeof(mask[0]);
-  for (const Processor& processor : topology.processors) {
-    const int node = processor.node;
-    if (node >= 0 && node < kMostNodes) mask[node / kBits] |= 1UL << node % kBits;
-  }
-  active_ = ::syscall(SYS_set_mempolicy, kInterleave, mask, kMostNodes + 1) == 0;
+  NodeMask mask;
+  for (const Processor& processor : topology.processors) mask.Add(processor.node);
+  active_.resize(static_cast<size_t>(executor.n_workers()));
+  executor.Run([&](int worker) {
+    int policy = -1;
+    if (::syscall(SYS_get_mempolicy, &policy, nullptr, 0, nullptr, 0) != 0 || policy != kDefaultPolicy) return;
+    active_[static_cast<size_t>(worker)] =
+        ::syscall(SYS_set_mempolicy, kInterleave, mask.bits, kMostNodes + 1) == 0 ? 1 : 0;
+  });
 }
 
 InterleavedMemory::~InterleavedMemory() {
-  if (active_) ::syscall(SYS_set_mempolicy, kDefaultPolicy, nullptr, 0);
+  if (active_.empty()) return;
+  executor_.Run([&](int worker) {
+    if (active_[static_cast<size_t>(worker)] != 0) ::syscall(SYS_set_mempolicy, kDefaultPolicy, nullptr, 0);
+  });
 }
 
 }  // namespace surety

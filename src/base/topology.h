@@ -10,13 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "base/executor.h"
+
 namespace surety {
 
 struct Processor {
   int id = 0;
-  int package = 0, core = 0;  // processors with the same two share a core's units (SMT)
-  int node = 0;               // of memory
-  int64_t speed = 0;          // compared among processors alone: the scheduler's capacity, else the highest frequency
+  int core = 0;       // the lowest id among the processors that share its core's units (SMT)
+  int node = 0;       // of memory
+  int64_t speed = 0;  // compared among processors alone: the scheduler's capacity, else the highest frequency
 };
 
 struct Topology {
@@ -33,7 +35,7 @@ Topology ThisTopology();
 
 struct WorkerPlan {
   // Worker i is put on processors[i]. First one processor of each core, memory node by memory node and fast cores first
-  // in each; then, for whoever asks for more workers, the slow cores and the cores' further processors.
+  // in each; then, for whoever asks for more workers, the cores' further processors and the slow cores.
   std::vector<int> processors;
   // How many are worth using: cores at least half as fast as the fastest, no more than the quota. A second processor of
   // a core adds little, and at every barrier all wait for the slowest; of fewer than four cores all processors work.
@@ -43,19 +45,21 @@ struct WorkerPlan {
 // `quota`: processors' worth of time that the process may take; 0: no limit.
 WorkerPlan PlanWorkers(const Topology& topology, double quota);
 
-// While it lives, memory that this thread touches first lies on the nodes in turn, page by page, where `topology` has
-// more than one: all workers read weights equally fast, and from all nodes' channels. Else it does nothing.
+// While it lives, memory that the executor's workers touch first, the caller's thread among them, lies on the nodes in
+// turn, page by page, where `topology` has more than one: all workers read weights equally fast, and from all nodes'
+// channels. A thread with a policy of its own (numactl, or another of these) keeps it.
+//
+// Threads: made and destroyed by the executor's caller, between runs.
 class InterleavedMemory {
  public:
-  explicit InterleavedMemory(const Topology& topology);
+  InterleavedMemory(const Topology& topology, Executor& executor);
   ~InterleavedMemory();
   InterleavedMemory(const InterleavedMemory&) = delete;
   InterleavedMemory& operator=(const InterleavedMemory&) = delete;
 
-  bool active() const { return active_; }
-
  private:
-  bool active_ = false;
+  Executor& executor_;
+  std::vector<char> active_;  // by worker; empty: nothing was done
 };
 
 }  // namespace surety

@@ -38,7 +38,7 @@ Result<std::unique_ptr<LocalModel>> LocalModel::Open(FileSystem& files, const Lo
     SURETY_ASSIGN_OR_RETURN(local->executor_, TryMakeThreadPool({.n_workers = options.n_threads}));
   }
   local->ops_ = kernels::cpu::MakeCpuOps(*local->executor_, &local->warning_);
-  const InterleavedMemory interleaved(ThisTopology());  // all workers read all weights
+  const InterleavedMemory interleaved(ThisTopology(), *local->executor_);  // all workers read all weights
   SURETY_ASSIGN_OR_RETURN(local->model_, model::Model::Load(*local->source_, *local->ops_, progress));
   local->source_->ReleaseAll();
   ReturnFreedMemory();  // what reading the file's metadata took
