@@ -33,7 +33,11 @@ Result<std::shared_ptr<api::Backend>> GovernedServing::LoadModel(const gateway::
   }
   const std::string context = "model '" + spec.name + "'";
   // Two names for the same weights share one engine.
-  if (const auto found = by_weights_.find(spec.weights); found != by_weights_.end()) {
+  auto resolved = ResolveModel(spec.weights);
+  if (!resolved) return Error(resolved.error().WithContext(context));
+  std::error_code unknown;
+  const std::string weights = std::filesystem::weakly_canonical(*resolved, unknown).string();
+  if (const auto found = by_weights_.find(weights); found != by_weights_.end()) {
     const Loaded& loaded = found->second;
     if (loaded.draft_model == spec.draft_model && loaded.draft_head == spec.draft_head) return loaded.backend;
     return Error(FailedPreconditionError(
@@ -47,7 +51,7 @@ Result<std::shared_ptr<api::Backend>> GovernedServing::LoadModel(const gateway::
   const std::string name((*report)["model"].as_string());
   loaded_.push_back(*std::move(report));
   SURETY_ASSIGN_OR_RETURN(const http::RegisteredModel model, inner_->Find(name));
-  by_weights_[spec.weights] = {spec.draft_model, spec.draft_head, model.backend};
+  by_weights_[weights] = {spec.draft_model, spec.draft_head, model.backend};
   return model.backend;
 }
 

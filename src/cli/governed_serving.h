@@ -44,7 +44,7 @@ class GovernedServing {
 
   std::string policy_;    // its path
   SpeculationFlags speculation_;
-  std::map<std::string, Loaded> by_weights_;
+  std::map<std::string, Loaded> by_weights_;  // by canonical path
   std::shared_ptr<http::ModelRegistry> inner_ = std::make_shared<http::ModelRegistry>();
   std::unique_ptr<ModelHost> host_;
   boost::json::array loaded_;

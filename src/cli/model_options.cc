@@ -77,7 +77,8 @@ Status ChooseOwnHead(const std::string& path, DraftFlags& drafts) {
 Status WithWayOut(Status status, const DraftFlags& drafts) {
   if (!drafts.own_head || drafts.head.path.empty()) return status;
   if (status.message().find(drafts.head.path) == std::string::npos) return status;
-  return status.WithContext("the draft head of this model in $SURETY_HEADS (--draft-head none goes without it)");
+  return status.WithContext("the draft head of this model in $SURETY_HEADS (--draft-head none, or draft_head: none "
+                            "where a policy or a request to load names the model, goes without it)");
 }
 
 }  // namespace
@@ -269,18 +270,6 @@ Result<OpenedEngine> OpenEngine(const ModelFlags& flags, const KvFlags& kv, cons
   SURETY_ASSIGN_OR_RETURN(opened.engine, engine::Engine::Make(*opened.model.local, options));
   opened.model.load_seconds += NanosToSeconds(Clock::Real().NowNanos() - start);
   return opened;
-}
-
-std::string ModelNameOf(const std::string& path) {
-  std::filesystem::path lexical = std::filesystem::path(path).lexically_normal();
-  if (!lexical.has_filename()) lexical = lexical.parent_path();  // "folder/"
-  std::string name = lexical.filename().string();
-  if (name.empty() || name == "." || name == "..") {
-    std::error_code error;
-    name = std::filesystem::weakly_canonical(path, error).filename().string();
-  }
-  if (name.ends_with(".gguf")) name.resize(name.size() - 5);
-  return name.empty() ? path : name;
 }
 
 boost::json::object DescribeModel(const OpenedModel& model) {

@@ -12,6 +12,7 @@
 #include "cli/flags.h"
 #include "engine/engine.h"
 #include "engine/local_model.h"
+#include "engine/model_description.h"
 
 namespace surety::cli {
 
@@ -86,8 +87,7 @@ Result<OpenedModel> OpenModel(const ModelFlags& flags, DraftFlags drafts = {});
 Result<OpenedEngine> OpenEngine(const ModelFlags& flags, const KvFlags& kv, const SpeculationFlags& speculation,
                                 int max_rows);
 
-// The last part of a path, without ".gguf": what a report calls the model.
-std::string ModelNameOf(const std::string& path);
+using engine::ModelNameOf;
 
 // Fields that all reports share: model, path, architecture, isa, threads, load_seconds, weight_bytes; with a draft
 // model draft_model: its name; with a draft head draft_head: its recipe in words, draft_head_acceptance: in its trial,

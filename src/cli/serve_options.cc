@@ -84,10 +84,15 @@ void ServeFlags::Declare(Flags& flags) {
 
 Status ServeFlags::Validate() const {
   SURETY_RETURN_IF_ERROR(kv.Validate());
-  if (!policy.empty() && (!speculation.draft_model.empty() || !speculation.draft_head.empty())) {
+  const bool names_head = !speculation.draft_head.empty() && speculation.draft_head != kNoHead;
+  if (!policy.empty() && (!speculation.draft_model.empty() || names_head)) {
     return InvalidArgumentError(
         "--draft-model, --draft-head and --policy: the policy names the models, and with draft_model or draft_head of "
         "each what drafts for it");
+  }
+  if (!policy.empty() && (!speculation.draft_head_layers.empty() || !speculation.draft_head_norm.empty())) {
+    return InvalidArgumentError("--draft-head-layers, --draft-head-norm and --policy: they are for a head that "
+                                "--draft-head names; correct the config.json of a head that a policy names");
   }
   if (!policy.empty() && speculation.speculate == "model") {
     return InvalidArgumentError("--speculate model and --policy: each model of a policy drafts by what its draft_model "

@@ -4,6 +4,18 @@
 
 namespace surety::engine {
 
+std::string ModelNameOf(const std::string& path) {
+  std::filesystem::path lexical = std::filesystem::path(path).lexically_normal();
+  if (!lexical.has_filename()) lexical = lexical.parent_path();  // "folder/"
+  std::string name = lexical.filename().string();
+  if (name.empty() || name == "." || name == "..") {
+    std::error_code error;
+    name = std::filesystem::weakly_canonical(path, error).filename().string();
+  }
+  if (name.ends_with(".gguf")) name.resize(name.size() - 5);
+  return name.empty() ? path : name;
+}
+
 api::ModelDescription DescribeLocalModel(const LocalModel& model, const std::string& name, const std::string& digest,
                                          const Clock& clock) {
   api::ModelDescription d;
@@ -21,9 +33,7 @@ api::ModelDescription DescribeLocalModel(const LocalModel& model, const std::str
   if (d.bos >= 0) d.bos_text = model.tokenizer().TokenText(d.bos);
   if (d.eos >= 0) d.eos_text = model.tokenizer().TokenText(d.eos);
   if (model.chat_template() != nullptr) d.chat_template = model.source().chat_template();
-  if (model.draft() != nullptr) {
-    d.draft_model = std::filesystem::path(model.draft()->source().path()).stem().string();
-  }
+  if (model.draft() != nullptr) d.draft_model = ModelNameOf(model.draft()->source().path());
   if (model.head() != nullptr) d.draft_head = model.head()->recipe().Describe();
   return d;
 }

@@ -9,6 +9,9 @@
 
 namespace surety::engine {
 
+// The last part of a path, without ".gguf": what reports and the API call a model.
+std::string ModelNameOf(const std::string& path);
+
 // All but context_tokens, generates and embeds, which depend on how it is served.
 api::ModelDescription DescribeLocalModel(const LocalModel& model, const std::string& name, const std::string& digest,
                                          const Clock& clock);

@@ -230,6 +230,8 @@ class ServeTest(EndToEnd):
         self.fails(2, "serve", "-m", MODEL, "--tls-cert", "x.pem", says="--tls-key")
         self.fails(1, "serve", "-m", "no-such-model", says="no-such-model")
         self.fails(2, "serve", "--policy", "x.yaml", "--draft-model", MODEL, says="draft_model or draft_head of each")
+        self.fails(2, "serve", "--policy", "x.yaml", "--draft-head-layers", "outputs", says="--draft-head-layers")
+        self.fails(1, "serve", "--policy", "x.yaml", "--draft-head", "none", says="x.yaml")
         self.fails(2, "serve", "--policy", "x.yaml", "--speculate", "model", says="use auto")
         server = Server(self)
         self.fails(1, "serve", "-m", MODEL, "--port", server.port, says="in use")

@@ -105,6 +105,7 @@ def main():
     parser.add_argument("--depth-flags", default="-gp {n},{g}", help='ik_llama.cpp\'s; llama.cpp\'s: "-d {n} -n {g}"')
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    args.peer = os.path.abspath(args.peer)
     rows = [measure(args, file, case) for file in args.files for case in args.cases.split(",")]
     if args.json:
         print(json.dumps({"threads": args.threads, "rounds": args.rounds, "rows": rows}))
