@@ -290,11 +290,15 @@ def main(argv):
         raise SystemExit(f"'{source}' can't be read: {type(error).__name__} {error}") from error
     except OSError as error:
         raise SystemExit(str(error)) from error
+    except KeyboardInterrupt:
+        print("stopped; nothing was written", file=sys.stderr)
+        return 130
     finally:
         if os.path.exists(unfinished):
             os.remove(unfinished)
     print(f"{out}: {len(tensors)} tensors")
+    return 0
 
 
 if __name__ == "__main__":
-    main(sys.argv)
+    sys.exit(main(sys.argv))

@@ -16,11 +16,11 @@
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
+#include "cli/model_heads.h"
 #include "cli/models_catalogue.h"
 #include "cli/models_store.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/model_heads.h"
 #include "kernels/cpu/isa.h"
 
 namespace surety::cli {
@@ -67,7 +67,9 @@ void ReportHead(const engine::LocalModel& model) {
 
 // Fills in the head that lies in the folder of heads for the model at `path`.
 Status ChooseOwnHead(const std::string& path, DraftFlags& drafts) {
-  if (drafts.own_head) drafts.head.path = HeadOf(path);
+  if (drafts.own_head) {
+    SURETY_ASSIGN_OR_RETURN(drafts.head.path, HeadOf(path));
+  }
   if (!drafts.needed || !drafts.model.empty() || !drafts.head.path.empty()) return OkStatus();
   return FailedPreconditionError(fmt::format("--speculate model: no draft head for {} in $SURETY_HEADS; --draft-model "
                                              "or --draft-head says what drafts", path));
@@ -149,7 +151,7 @@ Status SpeculationFlags::Validate() const {
   if (std::find(std::begin(kChoices), std::end(kChoices), speculate) == std::end(kChoices)) {
     return InvalidArgumentError(fmt::format("--speculate: '{}' is none of {}", speculate, fmt::join(kChoices, ", ")));
   }
-  if (speculate == "model" && draft_model.empty() && draft_head.empty() && std::getenv("SURETY_HEADS") == nullptr) {
+  if (speculate == "model" && draft_model.empty() && draft_head.empty() && !HasHeadsFolder()) {
     return InvalidArgumentError("--speculate model: --draft-model or --draft-head says which");
   }
   if (speculate == "model" && draft_model.empty() && draft_head == kNoHead) {

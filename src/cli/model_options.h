@@ -43,7 +43,7 @@ struct DraftFlags {
   std::string model;
   model::HeadOptions head;
   bool own_head = false;  // with neither named: the head in the folder of heads, if one is there (model_heads.h)
-  bool needed = false;        // it is an error if there is none of them
+  bool needed = false;    // it is an error if there is none of them
   engine::HeadCheckOptions head_check;
 };
 

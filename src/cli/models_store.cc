@@ -30,11 +30,16 @@ std::string ModelsDirectory() {
 
 std::string StagingDirectory(const std::string& name) { return ModelsDirectory() + "/.staging/" + name; }
 
-std::string KnownDigest(const std::string& path) {
+std::string CatalogueNameOf(const std::string& path) {
   for (const CatalogueModel& model : Catalogue()) {
-    if (PathOfModel(model.name) == path) return model.sha256;
+    if (PathOfModel(model.name) == path) return model.name;
   }
   return "";
+}
+
+std::string KnownDigest(const std::string& path) {
+  const CatalogueModel* model = FindInCatalogue(CatalogueNameOf(path));
+  return model == nullptr ? "" : model->sha256;
 }
 
 int64_t SizeOnDisk(const std::string& path) {

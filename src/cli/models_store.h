@@ -30,6 +30,9 @@ std::string PathOfModel(const std::string& name);
 // A path that exists is taken as it is; else a name.
 Result<std::string> ResolveModel(const std::string& path_or_name);
 
+// The model of the catalogue whose place a path is; empty if it is none's.
+std::string CatalogueNameOf(const std::string& path);
+
 // SHA-256 of the weights at a path, hex, where that is the place of a model of the catalogue, whose digest was checked
 // when it came; else empty.
 std::string KnownDigest(const std::string& path);

@@ -136,7 +136,8 @@ class TrainDraftTest(EndToEnd):
         self.train(f"heads/{MODEL}", "--steps", 1)
         base = ("run", "-m", MODEL, "-p", "Count from one to nine.", "-n", 24, "--draft-head-floor", 0, "--json")
         heads = {"SURETY_HEADS": self.path("heads")}
-        plain = self.ok(*base, env={"SURETY_HEADS": self.path("nowhere")}).json()
+        os.mkdir(self.path("none"))
+        plain = self.ok(*base, env={"SURETY_HEADS": self.path("none")}).json()
         self.assertNotIn("draft_head", plain)
         for more in ((), ("--speculate", "model"), ("--speculate", "always")):
             answer = self.ok(*base, *more, env=heads).json()
@@ -147,9 +148,10 @@ class TrainDraftTest(EndToEnd):
         copied = self.path("copy.gguf")
         os.symlink(common.model_path(), copied)  # another place may hold other weights
         self.assertNotIn("draft_head", self.ok("run", "-m", copied, *base[3:], env=heads).json())
-        self.fails(1, *base, "--speculate", "model", env={"SURETY_HEADS": self.path("nowhere")},
+        self.fails(1, *base, "--speculate", "model", env={"SURETY_HEADS": self.path("none")},
                    says=("no draft head for", "--draft-head"))
         self.fails(2, *base, "--speculate", "model", "--draft-head", "none", says="nothing is left")
+        self.fails(1, *base, env={"SURETY_HEADS": self.path("nowhere")}, says=("SURETY_HEADS", "nowhere"))
         self.fails(1, *base[:-3], env=heads, says=("--draft-head none", "below the floor"))  # it has learned one step
         os.truncate(self.path(f"heads/{MODEL}/model.safetensors"), 1000)
         self.fails(1, *base, env=heads, says=("--draft-head none", "model.safetensors"))

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """What speculation is worth by kind of text: decode speed with it and without, in turns, alone and in a batch.
 
-Usage: speculation_figures.py SURETY MODEL [--serve "FLAGS"] [--llama LLAMA_SERVER --gguf FILE [--llama-draft FILE]]
+Usage: speculation_figures.py SURETY MODEL [--serve "FLAGS"] [--against "FLAGS"]
+                              [--llama LLAMA_SERVER --gguf FILE [--llama-draft FILE]]
                               [--pairs 5] [--rounds 3] [--kinds forms,letters,...] [--tokens 128] [--batch 16] [--json]
 
 Starts `SURETY serve` and asks each prompt twice, with `speculate` false and true, in turns; medians of tokens a second
 of decoding (one stream) or of all streams by the clock, each busy with one answer after the other (--batch), of the
 ratio of each pair with its standard error, tokens a pass and the share of drafted tokens that held. Prompts are read
 before, under a salt of their own each, so nothing but the request's own text is looked up; only `repeat` asks for
-similar letters in one scope. --serve: further flags of `surety serve`, such as "--draft-model NAME". With --llama,
+similar letters in one scope. --serve: further flags of `surety serve`, such as "--draft-model NAME". --against: flags
+of a second server, with drafts of its own, that stands in for the one without. With --llama,
 llama-server runs the same prompts, plain and for each of its lookup settings in turns, and with --llama-draft for a
 draft model's. Needs nothing but Python; a Markdown table, or with --json one object.
 """
@@ -267,6 +269,7 @@ def main():
     parser.add_argument("--llama", help="llama-server, to be measured beside it")
     parser.add_argument("--gguf", help="the model's file, for llama-server")
     parser.add_argument("--serve", default="", help="further flags of surety serve, in one text")
+    parser.add_argument("--against", help="flags of a second server, to compare with instead of no drafts")
     parser.add_argument("--llama-draft", help="its file, for llama-server: its draft mode in place of its lookup")
     parser.add_argument("--pairs", type=int, default=5, help="of one prompt alone; 0: none")
     parser.add_argument("--rounds", type=int, default=3, help="of --batch prompts; 0: none")
@@ -280,12 +283,15 @@ def main():
     rows, targets = [], []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # or the servers would stay
     try:
-        port = free_port()
-        ours = Target("surety", [args.surety, "serve", "-m", args.model, "--port", str(port), "-c", "4096",
-                                 "--parallel", str(args.batch), "-t", str(args.threads),
-                                 *shlex.split(args.serve)], port, {"speculate": False})
-        targets.append(ours)
-        rows += rows_of("surety", ours.wait(args.model), ours, args)
+        def surety(flags, off):
+            port = free_port()
+            targets.append(Target("surety", [args.surety, "serve", "-m", args.model, "--port", str(port), "-c", "4096",
+                                             "--parallel", str(args.batch), "-t", str(args.threads),
+                                             *shlex.split(flags)], port, off))
+            return targets[-1].wait(args.model)
+        ours = surety(args.serve, {"speculate": False})
+        plain = ours if args.against is None else surety(args.against, {})
+        rows += rows_of("surety", plain, ours, args)
         if args.llama:
             def llama(*options):
                 port = free_port()
